@@ -26,12 +26,12 @@ func ParseBounds(text string) ([]Bound, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		match := boundPattern.FindStringSubmatch(strings.TrimSpace(part))
 		if match == nil || !slices.Contains(boundMetrics, match[1]) {
-			return nil, fmt.Errorf("%q is no bound: write decode<0.97 or ttft>1.1; the figures are %s", part,
+			return nil, fmt.Errorf("%q is not a bound: write decode<0.97 or ttft>1.1; the figures are %s", part,
 				strings.Join(boundMetrics, ", "))
 		}
 		limit, err := strconv.ParseFloat(match[3], 64)
 		if err != nil || limit <= 0 {
-			return nil, fmt.Errorf("%q: the ratio %s is no number above 0", part, match[3])
+			return nil, fmt.Errorf("%q: the ratio %s is not a number above 0", part, match[3])
 		}
 		bounds = append(bounds, Bound{match[1], match[2] == "<", limit})
 	}

@@ -20,7 +20,7 @@ func ParseInts(text string) ([]int, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		match := rangePattern.FindStringSubmatch(strings.TrimSpace(part))
 		if match == nil {
-			return nil, fmt.Errorf("%q is no number and no range: write 512, 1-4, 128-512+128 or 1-8*2", part)
+			return nil, fmt.Errorf("%q is neither a number nor a range: write 512, 1-4, 128-512+128 or 1-8*2", part)
 		}
 		first, err := strconv.Atoi(match[1])
 		if err != nil {

@@ -131,7 +131,7 @@ func (s *Script) Apply(p *Pace) error {
 	}
 	var err error
 	if p.CoolDown, err = time.ParseDuration(*s.CoolDown); err != nil || p.CoolDown < 0 {
-		return fmt.Errorf("cooldown %q is no time: write 500ms, 2s or 1m", *s.CoolDown)
+		return fmt.Errorf("cooldown %q is not a duration: write 500ms, 2s or 1m", *s.CoolDown)
 	}
 	return nil
 }

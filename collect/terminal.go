@@ -12,7 +12,7 @@ import (
 // terminal remembers how a terminal was set before a program changed it.
 type terminal struct {
 	fd    int
-	modes *unix.Termios // nil: it is no terminal
+	modes *unix.Termios // nil: it is not a terminal
 }
 
 // lookAtTerminal notes the settings of a program's standard input, where that is a terminal.

@@ -198,7 +198,7 @@ Where it differs:
   ´--embd-normalize -1´ only.
 - ´--prompts´ and what belongs to it are its own: [PROMPTS.md](PROMPTS.md).
 - ´-n 0´ decodes the prompt; llama-completion does nothing then.
-- What llama-completion ignores is an error here: unknown samplers, ´--dry-base´ below 1, prompts that are no UTF-8.
+- What llama-completion ignores is an error here: unknown samplers, ´--dry-base´ below 1, prompts that are not UTF-8.
 - Where a grammar and a bias leave no token, the run ends with an error; llama-completion aborts.
 - A prompt cache is written under another name and renamed, so that it is never half a file. It is left as it was when a
   run is interrupted, or ends because of how the prompt ends.

@@ -42,7 +42,7 @@ const (
 	DiskRotate DiskAction = "rotate" // the oldest sealed segment, or part of a table or of events, is given back
 )
 
-// MaxDisk bounds what a run takes on the disk. The zero value is no bound.
+// MaxDisk bounds what a run takes on the disk. The zero value means no bound.
 type MaxDisk struct {
 	Bytes  Bytes
 	Action DiskAction

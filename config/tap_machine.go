@@ -121,7 +121,7 @@ func eventOptions() []option {
 		{name: "kv-events-block", form: "N", role: roleModifier, recorder: Requests, byDef: "16",
 			help: "tokens of a block",
 			field: whole(func(t *Tap) *int { return &t.KVEvents.Block }, 1, maxKVBlock,
-				"%q is no number of tokens: give one from 1 to "+strconv.Itoa(maxKVBlock))},
+				"%q is not a number of tokens: give one from 1 to "+strconv.Itoa(maxKVBlock))},
 		{name: "kv-events-seed", form: "TEXT", role: roleModifier, recorder: Requests, byDef: "0",
 			help:  "what vLLM takes from PYTHONHASHSEED: begins the hashes of blocks",
 			field: plain(func(t *Tap) *string { return &t.KVEvents.Seed })},

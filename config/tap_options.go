@@ -15,7 +15,7 @@ import (
 const envPrefix = "LLAMATAP_"
 
 // TurnsVariable is the environment variable with which llamatap bench records in alternation of so many tokens, see
-// collect.Options. It is no setting of a run.
+// collect.Options. It is not a setting of a run.
 const TurnsVariable = envPrefix + "BENCH_TURNS"
 
 // DefaultOut is the folder in which run directories are made unless --tap-out says otherwise.

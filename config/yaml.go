@@ -12,7 +12,7 @@ import (
 	"github.com/llamatap/llamatap/internal/cli"
 )
 
-// YAMLError says where a file is no YAML that can be read.
+// YAMLError says where a file is not YAML that can be read.
 type YAMLError struct {
 	Line, Column  int // from 1; 0: the file as a whole
 	Cause, Remedy string

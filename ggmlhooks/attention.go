@@ -24,7 +24,7 @@ func (g *Graph) Origin(src int32) int {
 }
 
 // Masks finds by which mask each node of attention reads keys and values: the leaf of the mask, or NoMask. Where
-// attention is no single node, its products with keys and with values are those around a softmax.
+// attention is not a single node, its products with keys and with values are those around a softmax.
 func (g *Graph) Masks() map[int32]int {
 	found := map[int32]int{}
 	for i := range g.Nodes {

@@ -49,7 +49,7 @@ func (j *RowJoiner) SeqChange(c *SeqChange) {
 	own := j.context(c.Ctx)
 	c.Rejected = int32(own.sequences.change(c))
 	if own.drafts {
-		c.Rejected = 0 // what a draft model computed is no token of its target
+		c.Rejected = 0 // what a draft model computed is not a token of its target
 	}
 	if c.Kind != SeqSampler {
 		return

@@ -286,7 +286,7 @@ func (l *pointLayer) findAttention() {
 
 // findValue finds the values: what is written to their cache, or what their projection writes.
 func (l *pointLayer) findValue() {
-	l.exclude("values are no tensor of their own: attention reads a latent", PointValue)
+	l.exclude("values are not a tensor of their own: attention reads a latent", PointValue)
 	for i := range l.g.Nodes {
 		n := &l.g.Nodes[i]
 		if n.Op != "SET_ROWS" || !n.Computed {
@@ -304,7 +304,7 @@ func (l *pointLayer) findValue() {
 		if written == none {
 			return
 		}
-		// A cache of few bits is written rotated: that is the projection's output times a matrix that is no weight.
+		// A cache of few bits is written rotated: that is the projection's output times a matrix that is not a weight.
 		if n := &l.g.Nodes[written]; n.Op == "MUL_MAT" {
 			if layer, _ := l.weight(n.Src[0]); layer == NoLayer {
 				break

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// ErrNotControlVector occurs when a GGUF file is no control vector.
+// ErrNotControlVector occurs when a GGUF file is not a control vector.
 var ErrNotControlVector = errors.New("not a control vector: take a file of 'llamatap vector' or " +
 	"llama-cvector-generator")
 
@@ -81,7 +81,7 @@ func OpenControlVector(path string) (*ControlVector, error) {
 			return nil, fmt.Errorf("%s: %s: %w", path, t.Name, err)
 		}
 		if !finite(row) {
-			return nil, fmt.Errorf("%s: %s has values that are no finite numbers: %w", path, t.Name,
+			return nil, fmt.Errorf("%s: %s has values that are not finite numbers: %w", path, t.Name,
 				ErrNotControlVector)
 		}
 		v.Directions[layer] = row
@@ -101,9 +101,10 @@ func controlLayer(t *Tensor) (int, error) {
 	layer, err := strconv.Atoi(number)
 	switch {
 	case !ok || err != nil || layer < 1 || layer > maxControlLayer:
-		return 0, fmt.Errorf("tensor %q is no direction.LAYER with a layer from 1 on: %w", t.Name, ErrNotControlVector)
+		return 0, fmt.Errorf("tensor %q is not a direction.LAYER with a layer from 1 on: %w", t.Name,
+			ErrNotControlVector)
 	case t.Type != F32 || len(t.Shape) != 1 || t.Shape[0] < 1 || t.Shape[0] > maxControlWidth:
-		return 0, fmt.Errorf("%v is no row of F32: %w", t, ErrNotControlVector)
+		return 0, fmt.Errorf("%v is not a row of F32: %w", t, ErrNotControlVector)
 	}
 	return layer, nil
 }
@@ -112,7 +113,7 @@ func controlLayer(t *Tensor) (int, error) {
 func (v *ControlVector) Write(to io.Writer) error {
 	for layer, row := range v.Directions {
 		if !finite(row) {
-			return fmt.Errorf("direction %d has values that are no finite numbers: %w", layer, ErrNotControlVector)
+			return fmt.Errorf("direction %d has values that are not finite numbers: %w", layer, ErrNotControlVector)
 		}
 	}
 	var meta Metadata

@@ -85,7 +85,7 @@ func (f *File) setOffsets(headerEnd int64) error {
 		t := &f.Tensors[i]
 		if t.Offset%f.Alignment != 0 {
 			return fmt.Errorf(
-				"%w: tensor %q begins at offset %d of the data section, which is no multiple of the alignment %d",
+				"%w: tensor %q begins at offset %d of the data section, which is not a multiple of the alignment %d",
 				ErrMalformed, t.Name, t.Offset, f.Alignment)
 		}
 		if t.End() < 0 || t.End()+f.DataOffset < 0 {

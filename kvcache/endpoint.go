@@ -12,7 +12,7 @@ func ParseEndpoint(text string) (address string, connect bool, err error) {
 	address, ok := strings.CutPrefix(rest, "tcp://")
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || !ok || port == "" || connect && (host == "" || host == "*") {
-		return "", false, fmt.Errorf("%q is no endpoint: write tcp://ADDRESS:PORT, such as tcp://127.0.0.1:5557, or "+
+		return "", false, fmt.Errorf("invalid endpoint %q: write tcp://ADDRESS:PORT, such as tcp://127.0.0.1:5557, or "+
 			"connect:tcp://HOST:PORT", text)
 	}
 	if host == "*" {

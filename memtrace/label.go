@@ -44,7 +44,7 @@ func (t Thresholds) label(once float64, p50, p99 int64) Suitability {
 }
 
 // Label is the suitability by mrm-trace's rules, on plain percentiles. They take the 99th percentile for high and
-// the median for medium, so that they are no order by one quantity. It is false where nothing was written: then
+// the median for medium, so that they are not an order by one quantity. It is false where nothing was written: then
 // nothing is known.
 func (m *Metrics) Label(t Thresholds) (Suitability, bool) {
 	once, ok := m.WriteOnce()

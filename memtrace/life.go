@@ -62,7 +62,7 @@ func (l *lives) leave(o *run[written], weight int64) {
 	}
 }
 
-// read lets bytes be read by a region. Those that are no region's are its own from now on; those that another one
+// read lets bytes be read by a region. Those that are not a region's are its own from now on; those that another one
 // wrote must have been written by something that no touch shows, such as a program that sets an input.
 func (l *lives) read(s *space, r *region, start, end uint64, before []run[touched]) {
 	weight := s.weight()

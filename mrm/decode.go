@@ -120,7 +120,7 @@ func (d *decoder) pairs(node ast.Node, path string) []*ast.MappingValueNode {
 	case *ast.NullNode:
 		d.addProblem(node, "write keys below it, or delete the line", "%s is empty", cmp.Or(path, "the file"))
 	default:
-		d.addProblem(node, "write keys with values, such as experiment: {name: first}", "%s is no mapping",
+		d.addProblem(node, "write keys with values, such as experiment: {name: first}", "%s is not a mapping",
 			cmp.Or(path, "the file"))
 	}
 	return pairsOf(node)
@@ -237,7 +237,7 @@ func (d *decoder) plain(node ast.Node, path string, v reflect.Value, tag reflect
 		d.addProblem(node, "write the value out", "%s is an anchor, an alias or a tag, which are not read", path)
 		return
 	default:
-		d.addProblem(node, "write one plain value", "%s is no plain value", path)
+		d.addProblem(node, "write one plain value", "%s is not a plain value", path)
 		return
 	}
 	if d.ignored != nil && v.Kind() == reflect.Int64 {

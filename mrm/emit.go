@@ -49,7 +49,7 @@ func (t *Target) check(needsImage bool) error {
 	}
 	for _, o := range t.Options {
 		if !strings.HasPrefix(o, "-") {
-			return fmt.Errorf("%w: %q is no option of sbatch; write it with its dashes, as in --partition=long",
+			return fmt.Errorf("%w: %q is not an option of sbatch; write it with its dashes, as in --partition=long",
 				ErrTarget, o)
 		}
 	}

@@ -51,7 +51,7 @@ func (x RunExporter) Export(e Export) (string, error) {
 	}
 	manifest, err := rundir.ReadManifest(e.From)
 	if err != nil {
-		return "", fmt.Errorf("%s is no sealed run: %w", e.From, err)
+		return "", fmt.Errorf("%s is not a sealed run: %w", e.From, err)
 	}
 	dir, err := rundir.Create(work, e.Metadata.Cell.ModelID, time.Now())
 	if err != nil {

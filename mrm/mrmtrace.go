@@ -293,7 +293,7 @@ func promptOf(raw json.RawMessage) (p Prompt, category string, err error) {
 	}
 	var o struct{ ID, Prompt, Text, Category string }
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return p, "", fmt.Errorf("a prompt is no text and no object of texts: %w", err)
+		return p, "", fmt.Errorf("a prompt is neither a text nor an object of texts: %w", err)
 	}
 	if p.Text = cmp.Or(o.Prompt, o.Text); p.Text == "" || !utf8.ValidString(p.Text) {
 		return p, "", errors.New("a prompt has no text")

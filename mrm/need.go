@@ -75,7 +75,7 @@ type Speeds struct {
 	Runs            int
 	Prefill, Decode float64 // tokens per second, without the tap
 	Ratio           float64 // time with the tap by that without
-	Load            float64 // seconds that are no prompt and no generation
+	Load            float64 // seconds that are neither prompt nor generation
 	PerToken        float64 // bytes on the disk
 
 	// Of a program that nothing else is known of: seconds of both runs of a cell, peak RSS, and bytes on the disk.

@@ -52,7 +52,7 @@ var makers = [kindCount]func() any{
 }
 
 // Decode reads one line of JSON into the struct of its kind and returns a pointer to it. Keys that the struct does
-// not have are passed over. It fails where the line is no JSON object, has no known "event", or a key has a value
+// not have are passed over. It fails where the line is not a JSON object, has no known "event", or a key has a value
 // of another type.
 func Decode(line []byte) (any, error) {
 	var head struct {

@@ -81,7 +81,7 @@ type WaitLine struct {
 	// listed, so that Places, Others and Memory together are the line's figures.
 	Places []WaitPlace `json:"places,omitempty"`
 	Others *WaitOthers `json:"other_places,omitempty"`
-	// Memory is what was waited for on memory that is no file's, by kind: heap, stack, shared, anonymous.
+	// Memory is what was waited for on memory that is not a file's, by kind: heap, stack, shared, anonymous.
 	Memory map[string]*WaitFigures `json:"memory,omitempty"`
 
 	FirstFaults *WaitOrder `json:"first_faults,omitempty"`
@@ -113,7 +113,7 @@ const FileUnknown = "(unknown)"
 // WaitPlace is a tensor, another part of a GGUF, or another file.
 type WaitPlace struct {
 	File   string `json:"file"`             // path; dev:MAJOR:MINOR/ino:N where it is not known
-	Tensor string `json:"tensor,omitempty"` // or (header), (padding); "" for a file that is no GGUF
+	Tensor string `json:"tensor,omitempty"` // or (header), (padding); "" for a file that is not a GGUF
 	Layer  *int   `json:"layer,omitempty"`
 	WaitFigures
 }
@@ -151,7 +151,7 @@ type FaultLine struct {
 	Offset      *uint64 `json:"offset,omitempty"` // bytes in the file
 	Bytes       uint64  `json:"bytes,omitempty"`
 	Tensor      string  `json:"tensor,omitempty"`
-	Memory      string  `json:"memory,omitempty"` // kind of memory that is no file's
+	Memory      string  `json:"memory,omitempty"` // kind of memory that is not a file's
 	Major       bool    `json:"major,omitempty"`
 	FromKernel  bool    `json:"from_kernel,omitempty"` // touched in a system call
 	Call        string  `json:"call,omitempty"`        // system call

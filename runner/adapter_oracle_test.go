@@ -205,7 +205,7 @@ func TestAdapterErrors(t *testing.T) {
 		{"a narrow vector", []string{"--control-vector", controlVector(t, 64, 1)}, nil, "this model is 256 wide"},
 		{"layer 0", []string{"--control-vector", controlVector(t, 256, 0)}, nil, "from 1 on"},
 		{"two dimensions", vector(gguf.Tensor{Name: "direction.1", Type: gguf.F32, Shape: []int64{256, 2}}), nil,
-			"no row of F32"},
+			"not a row of F32"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -27,7 +27,7 @@ type Answer struct {
 // Completion is what was generated. Times are nanoseconds of the monotonic clock since the prompt got its sequence.
 type Completion struct {
 	Text         string          `json:"text"`                 // invalid UTF-8 is replaced by U+FFFD
-	TextBytes    []byte          `json:"text_bytes,omitempty"` // in base64, only where some of it is no UTF-8
+	TextBytes    []byte          `json:"text_bytes,omitempty"` // in base64, only where some of it is not UTF-8
 	Tokens       []llama.Token   `json:"tokens"`
 	TokenNs      []int64         `json:"token_ns"` // when each was chosen
 	Logprobs     []TokenLogprobs `json:"logprobs,omitempty"`
@@ -49,7 +49,7 @@ type TokenLogprobs struct {
 	Top     []TokenLogprob `json:"top"` // the likeliest first, without those whose logit is NaN
 }
 
-// TokenLogprob is the natural logarithm of a token's probability; absent where that is no finite number.
+// TokenLogprob is the natural logarithm of a token's probability; absent where that is not a finite number.
 type TokenLogprob struct {
 	ID      llama.Token `json:"id"`
 	Token   string      `json:"token"`
@@ -78,7 +78,7 @@ func logprobs(vocab *llama.Vocab, logits []float32, token llama.Token, k int) To
 	return t
 }
 
-// logSoftmax finds the log-probability of a token; nil where it is no finite number, which JSON cannot write.
+// logSoftmax finds the log-probability of a token; nil where it is not a finite number, which JSON cannot write.
 func logSoftmax(logits []float32) func(llama.Token) *float64 {
 	highest := slices.Max(logits)
 	var sum float64

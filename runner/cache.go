@@ -30,7 +30,7 @@ func checkCache(path string) error {
 	case err != nil:
 		return fmt.Errorf("--prompt-cache %s: %w: check the path", path, cli.Bare(err))
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("--prompt-cache %s is no regular file: give the name of a file", path)
+		return fmt.Errorf("--prompt-cache %s is not a regular file: give the name of a file", path)
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ func TestPromptCacheErrors(t *testing.T) {
 		is          error
 		want        string
 	}{
-		{"a folder", dir, nil, "no regular file"},
+		{"a folder", dir, nil, "not a regular file"},
 		{"below a file", filepath.Join(text, "x"), nil, "not a directory"},
 		{"in no folder", filepath.Join(dir, "none", "x"), os.ErrNotExist, "can be written to"},
 		{"of another model", other, llama.ErrState, "delete it"},

@@ -31,7 +31,7 @@ func CheckModel(path string) error {
 	case info.IsDir():
 		return fmt.Errorf("%w %s is a folder: give the GGUF file in it", ErrModel, path)
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w %s is no regular file: save the model as a file first", ErrModel, path)
+		return fmt.Errorf("%w %s is not a regular file: save the model as a file first", ErrModel, path)
 	}
 	file, err := gguf.Open(path)
 	if err != nil {

@@ -58,7 +58,7 @@ func (r *reverse) add(token llama.Token) {
 }
 
 // ends are the tokens, by number, with which a reverse prompt may end: those with its last byte in them. nil: there
-// is no reverse prompt.
+// is not a reverse prompt.
 func (r *reverse) ends() []bool {
 	if len(r.texts) == 0 {
 		return nil

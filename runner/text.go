@@ -9,7 +9,7 @@ import (
 )
 
 // text writes pieces of tokens in whole UTF-8 characters: a character that several tokens spell is held back until
-// it is complete. Bytes that are no UTF-8 pass through.
+// it is complete. Bytes that are not UTF-8 pass through.
 type text struct {
 	out     io.Writer // nil: nobody
 	pending []byte    // not written yet; after write at most 3 bytes

@@ -173,7 +173,7 @@ func benchProgress() (show func(done, all int, next string), clear func()) {
 				progressbar.OptionSetElapsedTime(true))
 		}
 		bar.Describe(present.Line(next))
-		_ = bar.Set(done) // a bar that cannot be drawn is no failure of the benchmark
+		_ = bar.Set(done) // a bar that cannot be drawn is not a failure of the benchmark
 	}
 	return show, func() {
 		if bar != nil {

@@ -51,7 +51,7 @@ func TestBenchWrongUse(t *testing.T) {
 		"usage: ":           {"bench", "measure"},
 		"read what to":      {"bench", "measure", "{"},
 		"unknown flag":      {"bench", "-p", "8", "-x"},
-		"is no number":      {"bench", "-p", "8-"},
+		"is neither a":      {"bench", "-p", "8-"},
 		"unexpected":        {"bench", "-p", "8", "a"},
 		"--dir":             {"bench", "--tap-out", "a"},
 		"has its own tests": {"bench", "-f", "a", "-m", "b"},

@@ -19,7 +19,7 @@ func catCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cat", Summary: "write one captured tensor as text, npy or JSON", Max: 1,
 		Usage: "[RUN|FILE.stream] --tensor NAME [--layer N] [--token I|A:B] [--format text|npy|json] [-o FILE]",
-		Text: `The array's first axis runs over tokens (over executions, for a tensor whose rows are no tokens); the
+		Text: `The array's first axis runs over tokens (over executions, for a tensor whose rows are not tokens); the
 other axes are in C order, the reverse of ggml's. A stream without index has no shapes: packets of several lengths are
 shown as rows of their greatest common divisor. text shows shape and corner values, npy is a NumPy file with the
 elements as stored, json has all values.
@@ -84,7 +84,7 @@ func contextSetter(to **uint32) func(string) error {
 	}
 }
 
-// parseTokens reads I or A:B; End 0 is no choice, -1 no end.
+// parseTokens reads I or A:B; End 0 means all, -1 no end.
 func parseTokens(text string) (first, end int64, err error) {
 	if text == "" {
 		return 0, 0, nil

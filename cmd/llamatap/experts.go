@@ -77,7 +77,7 @@ func mebibytes(list string) (all []int64, err error) {
 	for _, word := range strings.Split(list, ",") {
 		n, err := strconv.ParseInt(word, 10, 32)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is no size in MiB: use numbers from 1, as in 2000,4000", word)
+			return nil, fmt.Errorf("%q is not a size in MiB: use numbers from 1, as in 2000,4000", word)
 		}
 		all = append(all, n)
 	}

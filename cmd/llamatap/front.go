@@ -103,7 +103,7 @@ func startRouted(args []string) error {
 	}
 	var line []string
 	if err := json.Unmarshal([]byte(text), &line); err != nil || len(line) == 0 {
-		return fmt.Errorf("%s=%s is no command line of llamatap: unset it", routedVariable, text)
+		return fmt.Errorf("%s=%s is not a command line of llamatap: unset it", routedVariable, text)
 	}
 	if err := errors.Join(os.Unsetenv(routedVariable), os.Unsetenv("LLAMA_APP_CMD")); err != nil {
 		return err

@@ -263,7 +263,7 @@ func definePoint(f *cli.Flags, to *[]ggmlhooks.PointRef) {
 	}), "only the tensors at these points of a run recorded with --tap-points, such as resid_post,mlp_act.3")
 }
 
-// defineLayer adds the flag of one layer; nil is no choice.
+// defineLayer adds the flag of one layer; nil means no choice.
 func defineLayer(f *cli.Flags, to **int) {
 	f.Add("--layer N", func(text string) error {
 		layer, err := strconv.Atoi(text)

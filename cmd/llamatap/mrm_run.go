@@ -120,7 +120,7 @@ func (s *mrmShow) progress(e mrm.Event) {
 	if s.live == nil {
 		s.live = s.bar(e.Of * max(e.Steps, 1))
 	}
-	_ = s.live.Set((e.Number-1)*max(e.Steps, 1) + max(e.Step-1, 0)) // a bar that cannot be drawn is no failure
+	_ = s.live.Set((e.Number-1)*max(e.Steps, 1) + max(e.Step-1, 0)) // a bar that cannot be drawn is not a failure
 	if e.Text != "" {
 		s.live.Describe(present.Line(fmt.Sprintf("%s: %s%s", e.Cell.Name(), e.Text, left)))
 	}

@@ -308,7 +308,7 @@ func modelText() io.Writer {
 	return os.Stdout
 }
 
-// progressTerminal is where bars are drawn; nil where that is no terminal, or there is no room.
+// progressTerminal is where bars are drawn; nil where that is not a terminal, or there is no room.
 func progressTerminal(room bool) io.Writer {
 	if room && term.IsTerminal(int(os.Stderr.Fd())) {
 		return os.Stderr

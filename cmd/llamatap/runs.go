@@ -166,7 +166,7 @@ func resolveAny(args ...string) (string, error) {
 // maxResized is how many files of another size are named.
 const maxResized = 4
 
-// holdsRuns reports that a folder is no run and has runs below it.
+// holdsRuns reports that a folder is not a run and has runs below it.
 func holdsRuns(folder string) error {
 	if _, err := resources.ReadRun(folder); !errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -36,7 +36,7 @@ func (b *builder) add(name string, t gguf.Type, f fill, shape ...int) {
 	b.parts = append(b.parts, p)
 }
 
-// fallback is the type that llama-quantize takes where a row is no whole number of blocks.
+// fallback is the type that llama-quantize takes where a row is not a whole number of blocks.
 func fallback(t gguf.Type, row int64) gguf.Type {
 	if t == gguf.Q4_K && row%t.BlockValues() != 0 {
 		t = gguf.Q5_0

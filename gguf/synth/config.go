@@ -104,7 +104,7 @@ func (c *Config) check() error {
 	}
 	if c.HeadDim == 0 {
 		if c.Width%c.Heads != 0 {
-			return fmt.Errorf("width %d is no multiple of %d heads", c.Width, c.Heads)
+			return fmt.Errorf("width %d is not a multiple of %d heads", c.Width, c.Heads)
 		}
 		c.HeadDim = c.Width / c.Heads
 	}

@@ -38,7 +38,7 @@ func replaceable(path string) error {
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder: name a file in it, such as %s", path, filepath.Join(path, "model.gguf"))
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no ordinary file: a model cannot be written there", path)
+		return fmt.Errorf("%s is not an ordinary file: a model cannot be written there", path)
 	}
 	return nil
 }

@@ -305,7 +305,7 @@ func TestPlanRefuses(t *testing.T) {
 	}{
 		{"unknown architecture", func(c *Config) { c.Arch = "gpt9" }},
 		{"layers = -1", func(c *Config) { c.Layers = -1 }},
-		{"no multiple of 3 heads", func(c *Config) { c.Heads, c.KVHeads = 3, 3 }},
+		{"not a multiple of 3 heads", func(c *Config) { c.Heads, c.KVHeads = 3, 3 }},
 		{"cannot share 3 KV heads", func(c *Config) { c.KVHeads = 3 }},
 		{"even number", func(c *Config) { c.HeadDim = 7 }},
 		{"vocabulary of 100", func(c *Config) { c.Vocab = 100 }},
@@ -423,7 +423,7 @@ func TestWriteFileRefuses(t *testing.T) {
 		t.Errorf("a folder: %v", err)
 	}
 	if err := m.WriteFile(t.Context(), os.DevNull, nil); err == nil ||
-		!strings.Contains(err.Error(), "no ordinary file") {
+		!strings.Contains(err.Error(), "not an ordinary file") {
 		t.Errorf("a device: %v", err)
 	}
 	missing := filepath.Join(folder, "none", "m.gguf")

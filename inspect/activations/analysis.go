@@ -41,7 +41,7 @@ const (
 type Options struct {
 	// Filter selects tensors; without Tensor and Layer it is the residual stream, or everything in a run without.
 	Filter     tensors.Filter
-	First, End int64 // tokens First ≤ i < End; End -1 is no end, 0 with First 0 is all
+	First, End int64 // tokens First ≤ i < End; End -1 means no end, 0 with First 0 is all
 	// Metric is what is correlated, a key of [Row]: l2_norm where it is "".
 	Metric         string
 	MinCorrelation float64 // pairs of a smaller |r| are left out
@@ -99,7 +99,7 @@ type Tensor struct {
 	Cosine *Cosine `json:"cosine,omitempty"`
 	Space  *Space  `json:"space,omitempty"`
 	Rows   []Row   `json:"rows"` // by token
-	// TokensLeft are chosen tokens of which the captured values are no whole row.
+	// TokensLeft are chosen tokens of which the captured values are not a whole row.
 	TokensLeft int64 `json:"tokens_left_out,omitempty"`
 
 	stem     string // the node's name, without layer

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Correlation is Pearson's r of a metric of two tensors over their common tokens. It is no cause: layers of the
+// Correlation is Pearson's r of a metric of two tensors over their common tokens. It is not a cause: layers of the
 // residual stream share what the layers before them added. P is two-sided, of Student's t with N-2 degrees of freedom,
 // which assumes independent tokens; tokens of one text are not, so P is too small.
 type Correlation struct {

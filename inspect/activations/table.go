@@ -107,7 +107,7 @@ func (a *Analysis) tables() []*Table {
 	}
 	sinks.noteMissing(a.Sinks.Why)
 	pairs := &Table{Name: "correlation", Title: "Correlations of " + a.Metric + " between tensors, token by token",
-		Note: "Pearson's r, which is no cause: layers of the residual stream share what the layers before them " +
+		Note: "Pearson's r, which is not a cause: layers of the residual stream share what the layers before them " +
 			"added. p takes tokens for independent, which tokens of one text are not: it is too small.",
 		Head: []string{"layer_a", "layer_b", "correlation", "n", "p"}}
 	if len(a.Tensors) > maxCorrelated {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrDiverged occurs when the loss is no number any more.
+// ErrDiverged occurs when the loss is not a number any more.
 var ErrDiverged = errors.New("the training diverged: give a smaller learning rate")
 
 // Progress is how far training is, and how well the last step's rows were explained.

@@ -16,7 +16,7 @@ const unknown = -1
 // row is one row of a piece: whose it is.
 type row struct {
 	at         int64 // its number in the piece
-	index      int64 // token_index; unknown for one that is no single token's
+	index      int64 // token_index; unknown for one that is not a single token's
 	first, end int64 // tokens that it is of: index and index+1, or those of the micro-batch
 	id         int32
 	pos        int32

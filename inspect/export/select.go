@@ -13,7 +13,7 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// Tokens is a range of token indexes: First ≤ index < End. End -1 is no end.
+// Tokens is a range of token indexes: First ≤ index < End. End -1 means no end.
 type Tokens struct{ First, End int64 }
 
 // Selection says what is exported. An empty list chooses everything.

@@ -33,7 +33,7 @@ type strapper struct {
 	out     *bufio.Writer
 	encoder *codec.Encoder
 	losses  codec.Losses
-	asIs    map[string]bool // tensors of types that are no float
+	asIs    map[string]bool // tensors of types that are not a float
 	names   map[tensorKey]bool
 	values  []float32 // buffers
 	half    []byte

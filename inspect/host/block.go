@@ -110,7 +110,7 @@ type bounds struct {
 	totals   int64 // devices of a snapshot whose total is not the sum of its buckets
 }
 
-// errNoBlock is what is wrong with an object that is no snapshot of block I/O.
+// errNoBlock is what is wrong with an object that is not a snapshot of block I/O.
 var errNoBlock = errors.New("neither latency_histogram nor inflight in it")
 
 // errSystemLine is what is wrong with a line of system metrics among those of block I/O.

@@ -210,7 +210,7 @@ func stack(reasons *ByReason, y, v, by float64, fill color.Color) []sheet.Rect {
 	return pieces
 }
 
-// trends draws the latency and every metric that was recorded, above each other. One snapshot is no trend.
+// trends draws the latency and every metric that was recorded, above each other. One snapshot is not a trend.
 func trends(r *Report) *sheet.Picture {
 	if r.Importance == nil || len(r.Importance.Trend) < 2 {
 		return nil

@@ -28,7 +28,7 @@ type Lines struct {
 	// BadAt are the numbers of the first of them, from 1; BadWhy is what is wrong with the very first.
 	BadAt  []int64 `json:"bad_line_numbers,omitempty"`
 	BadWhy string  `json:"bad_line_reason,omitempty"`
-	// TornBytes is the length of a last line that has no end and is no JSON: the file is still written, or its
+	// TornBytes is the length of a last line that has no end and is not JSON: the file is still written, or its
 	// writer was killed.
 	TornBytes int `json:"torn_last_line_bytes,omitempty"`
 	// Padding counts NUL bytes, as writers leave them behind that map their file and are killed.
@@ -37,7 +37,7 @@ type Lines struct {
 	read func(n int) // is called with the bytes that are read; nil: nothing is
 }
 
-// errNoObject is what is wrong with a line of JSON that is no object.
+// errNoObject is what is wrong with a line of JSON that is not an object.
 var errNoObject = errors.New("no JSON object")
 
 // errEndless is what is wrong with a line whose end was not looked for any further.

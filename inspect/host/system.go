@@ -50,7 +50,7 @@ type threadLine struct {
 	Other    number `json:"blocked_other_ns"`
 	Idle     number `json:"idle_ns"`
 	Futex    number `json:"futex_ns"`
-	// The parts of Futex that are no delay.
+	// The parts of Futex that are not a delay.
 	FutexIdle    number `json:"futex_idle_ns"`
 	FutexUnknown number `json:"futex_unknown_ns"`
 	Role         word   `json:"role"`
@@ -135,7 +135,7 @@ type systemSnapshot struct {
 	quota         *quotaLine
 }
 
-// errNoSystem is what is wrong with an object that is no snapshot of system metrics.
+// errNoSystem is what is wrong with an object that is not a snapshot of system metrics.
 var errNoSystem = errors.New("none of off_cpu_ns, page_faults and pressure in it")
 
 // errBlockLine is what is wrong with a line of block I/O among those of system metrics.

@@ -61,7 +61,7 @@ func (f *Figures) cells() []string {
 	if o := f.Observed; o != nil {
 		copy(cells[14:], []string{table.Cell(o.RetentionP50), table.Cell(o.RetentionP90), table.Cell(o.RetentionP99),
 			table.Cell(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
-		if f.Reads+f.Writes == 0 { // page faults, which are no accesses
+		if f.Reads+f.Writes == 0 { // page faults, which are not accesses
 			cells[6], cells[7] = "", ""
 		}
 	}

@@ -35,7 +35,7 @@ func TestErrors(t *testing.T) {
 		want    []string
 	}{
 		"cut off":      {whole[:len(whole)/2], []string{"cut off"}},
-		"text":         {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"no Parquet file"}},
+		"text":         {[]byte("ts_ns,op,size\n1,read,3\n"), []string{"not a Parquet file"}},
 		"empty":        {nil, []string{"0 bytes"}},
 		"newer":        {parquet(t, traceSchema("3.0"), decode()[:5], 100), []string{`version: "3.0"`, table.Version}},
 		"not a trace":  {parquet(t, foreign, decode()[:5], 100), []string{table.VersionKey}},

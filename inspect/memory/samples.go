@@ -153,13 +153,12 @@ func (s *sampleSums) fillTypes(r *Report, regions *regionTable, hasLedger bool) 
 		return
 	}
 	s.fillObserved(r)
-	r.note("there is no ledger in this run (--tap-ledger rows): samples do not show what was not accessed, so " +
-		"nothing is said of write-once, retention, intervals and working sets but what was seen of them, by " +
-		"mrm-trace's definitions: columns mrm_trace_… of --format csv")
+	r.note("there is no ledger in this run (--tap-ledger rows): samples miss accesses, so write-once, retention, " +
+		"intervals and working sets are reported only as sampled, in the columns mrm_trace_… of --format csv")
 }
 
 // typesOf makes the table of types of a run without ledger: what samples can say. Page faults, and pages that
-// were found written, are no accesses, of which there are many more: they count in no column of reads and writes.
+// were found written, are not accesses, of which there are many more: they count in no column of reads and writes.
 func typesOf(r *Report, s *memtrace.Sampled, from memtrace.Collector, regions *regionTable) {
 	source := r.Samples[len(r.Samples)-1].Source
 	if r.BeginUnixNS == 0 || s.First < r.BeginUnixNS {

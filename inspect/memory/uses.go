@@ -210,7 +210,7 @@ func programsOf(dir string) map[int64][]string {
 		PID  int64  `json:"pid"`
 		Name string `json:"name"`
 	}
-	if json.Unmarshal(m.Extra["processes"], &all) != nil { // of other runs it is no list
+	if json.Unmarshal(m.Extra["processes"], &all) != nil { // of other runs it is not a list
 		return nil
 	}
 	names := map[int64][]string{}

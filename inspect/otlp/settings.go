@@ -117,7 +117,7 @@ func (e environment) endpoint(flag, base, signal string) (*Endpoint, error) {
 	at, err := url.Parse(to)
 	switch {
 	case err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "":
-		return nil, fmt.Errorf("%s %q is no URL of a collector: write one such as http://localhost:4318", source, to)
+		return nil, fmt.Errorf("%s %q is not a URL of a collector: write one such as http://localhost:4318", source, to)
 	case at.User != nil:
 		return nil, fmt.Errorf("%s: credentials do not belong into a URL, which is recorded: set "+
 			"OTEL_EXPORTER_OTLP_HEADERS, such as Authorization=Basic%%20…", source)

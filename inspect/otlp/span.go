@@ -277,7 +277,7 @@ func (a *attributes) settings(text string) {
 		var real float64
 		switch {
 		case s.whole && json.Unmarshal(raw, &whole) == nil && !bytes.Equal(raw, []byte("null")) &&
-			(whole >= 0 || s.setting == "seed"): // n_predict -1 is no limit
+			(whole >= 0 || s.setting == "seed"): // n_predict -1 means no limit
 			a.integer(s.attribute, whole)
 		case !s.whole && json.Unmarshal(raw, &real) == nil && !bytes.Equal(raw, []byte("null")):
 			a.float(s.attribute, real)

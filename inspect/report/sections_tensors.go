@@ -183,7 +183,7 @@ func lensChart(l *activations.Lens, text map[int64]string) *figure {
 	return c
 }
 
-// opNone is the op of a graph's inputs, such as masks and indices, which are no activations.
+// opNone is the op of a graph's inputs, such as masks and indices, which are not activations.
 const opNone = "NONE"
 
 // layerNumber is a layer in a tensor's name.

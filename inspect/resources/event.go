@@ -9,7 +9,7 @@ import (
 )
 
 // KindOf finds the kind of a line without reading all of it where "event" is its first key, as it is in what
-// llamatap writes. ok is false where the line is no JSON object or its kind is not known.
+// llamatap writes. ok is false where the line is not a JSON object or its kind is not known.
 func KindOf(line []byte) (kind resource.Kind, ok bool) {
 	if rest, found := bytes.CutPrefix(line, []byte(`{"event":"`)); found {
 		if end := bytes.IndexByte(rest, '"'); end >= 0 {
@@ -35,7 +35,7 @@ var kindOf = func() map[string]resource.Kind {
 	return m
 }()
 
-// badLine says what is wrong with a line that is no event: the reason that encoding/json has, or an unknown kind.
+// badLine says what is wrong with a line that is not an event: the reason that encoding/json has, or an unknown kind.
 func badLine(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return fmt.Errorf("empty")

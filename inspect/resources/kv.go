@@ -147,7 +147,7 @@ func OpenKV(ctx context.Context, path string, points int, progress func(done, to
 	defer f.Close()
 	r, err := table.NewReader(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: the file was not completed, or is no table: %w", name, ErrNoKV, err)
+		return nil, fmt.Errorf("%s: %w: the file was not completed, or is not a table: %w", name, ErrNoKV, err)
 	}
 	k := &KV{Path: path, Rows: r.Rows()}
 	if m, err := rundir.ReadMetadata(filepath.Dir(name)); err == nil {

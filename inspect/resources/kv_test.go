@@ -273,7 +273,7 @@ func TestKVErrors(t *testing.T) {
 	for path, want := range map[string]string{
 		"/no/such/run":           "there is no such file or folder: give a run directory or a .parquet file",
 		t.TempDir():              "record with --tap-kv; a live run has none yet",
-		other:                    "the file was not completed, or is no table",
+		other:                    "the file was not completed, or is not a table",
 		kvTable(t, "3.0", nil):   "schema version 3.0, known is 2.0: read it with a newer llamatap",
 		kvTable(t, "nine", nil):  "schema version nine",
 		kvTable(t, "1.999", nil): "",

@@ -22,7 +22,7 @@ const (
 	maxLosses    = 1 << 10 // different kinds and causes
 )
 
-// BadLine is a line that is no event.
+// BadLine is a line that is not an event.
 type BadLine struct {
 	Line   int64  `json:"line"`
 	Reason string `json:"reason"`

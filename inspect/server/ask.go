@@ -23,7 +23,7 @@ type question struct {
 const askTime = time.Second
 
 // status asks a run how it is, or joins who does already, and waits for at most askTime. It returns nil where there
-// is no answer.
+// is not an answer.
 func (a *asking) status(dir string, control func(dir string, c Command) (json.RawMessage, error)) json.RawMessage {
 	a.mu.Lock()
 	q := a.now[dir]

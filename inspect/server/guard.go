@@ -60,7 +60,7 @@ func (s guarded) guard(next http.Handler) http.Handler {
 func (s guarded) admit(r *http.Request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/"), strings.ContainsRune(r.URL.Path, 0):
-		return fail(http.StatusBadRequest, "%.80q is no path", r.URL.Path)
+		return fail(http.StatusBadRequest, "%.80q is not a path", r.URL.Path)
 	case path.Clean(r.URL.Path) != r.URL.Path:
 		return fail(http.StatusNotFound, "%.80q leads nowhere: paths have no dots, and one slash at a time", r.URL.Path)
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:

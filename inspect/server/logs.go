@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/resources"
 )
 
-// The trailers of an answer with lines: where a client continues, and how many lines are no JSON and were left out.
+// The trailers of an answer with lines: where a client continues, and how many lines are not JSON and were left out.
 const (
 	nextLineHeader = "Llamatap-Next-Line"
 	badLinesHeader = "Llamatap-Bad-Lines"

@@ -44,7 +44,7 @@ var (
 	logMissed = counter("log_files_missed_total",
 		"Files of the log that rotation gave back before they were read: the other metrics are without them.")
 	eventsTotal = counter("events_total", "Resource events in the log.", "event")
-	badTotal    = counter("bad_lines_total", "Lines of the log that are no events.")
+	badTotal    = counter("bad_lines_total", "Lines of the log that are not events.")
 	lostTotal   = counter("events_lost_total", "Resource events that are not in the log.", "event", "cause")
 
 	graphsTotal = counter("graphs_total", "Executions of graphs; of prefill where any of their tokens is a prompt's.",

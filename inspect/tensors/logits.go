@@ -24,7 +24,7 @@ const (
 // KL(a‖b), in nats.
 type LogitsDiff struct {
 	Rows      int     `json:"rows"`       // that the figures are of
-	NonFinite int     `json:"non_finite"` // rows whose divergence is no finite number
+	NonFinite int     `json:"non_finite"` // rows whose divergence is not a finite number
 	Mean      float64 `json:"kl_mean"`
 	Median    float64 `json:"kl_median"`
 	P99       float64 `json:"kl_p99"`

@@ -41,7 +41,7 @@ const AllHeads = -1
 type MapOptions struct {
 	Layer, Head int
 	Ctx         uint32
-	First, End  int64 // token indices First ≤ i < End; End -1 is no end, 0 with First 0 is all
+	First, End  int64 // token indices First ≤ i < End; End -1 means no end, 0 with First 0 is all
 }
 
 // MapRow is one token's attention in one head of one layer.
@@ -306,7 +306,7 @@ func (b *mapBuilder) storeKeys(rows, cells []pieces) error {
 	if b.keys == nil {
 		b.keys = make(map[int64]key)
 	}
-	if len(rows) > 0 { // it computes embeddings, which are no tokens
+	if len(rows) > 0 { // it computes embeddings, which are not tokens
 		b.moves = slices.DeleteFunc(b.moves, func(m move) bool { return m.exec == b.exec && !m.loaded })
 	}
 	width := b.note.HeadDim * b.note.HeadsKV

@@ -82,7 +82,7 @@ func openForeign(path string) (*stream.Reader, error) {
 	if err != nil || s.Len() > 0 {
 		return s, err
 	}
-	what := "it has no index and does not begin with a whole packet, so it is no stream"
+	what := "it has no index and does not begin with a whole packet, so it is not a stream"
 	if len(s.Info().Damage) == 0 {
 		what = "the file is empty"
 	}

@@ -79,7 +79,7 @@ type SliceOptions struct {
 	Tensor string // packet name, or with Layer the name without its layer suffix
 	Layer  *int
 	Ctx    *uint32 // needed only when several contexts have the tensor
-	// First and End select token indices First ≤ i < End; End -1 is no end. The zero value with End 0 selects all.
+	// First and End select token indices First ≤ i < End; End -1 means no end. The zero value with End 0 selects all.
 	First, End int64
 }
 

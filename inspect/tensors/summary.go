@@ -10,7 +10,7 @@ import (
 type Summary struct {
 	Path string `json:"path"`
 	Kind Kind   `json:"kind"`
-	// a manifest stands in the run directory and is what was sealed; a directory without one is no result
+	// a manifest stands in the run directory and is what was sealed; a directory without one is not a result
 	Sealed  bool   `json:"sealed"`
 	broken  bool   // its manifest is damaged
 	Assumed string `json:"assumed,omitempty"` // what was assumed because no index says it

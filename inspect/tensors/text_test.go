@@ -48,7 +48,7 @@ func TestGoldenText(t *testing.T) {
 		Layers: []Layer{{Layer: -1, Components: []Component{{Tensors: 1,
 			Totals: Totals{Packets: 2, BytesRaw: 10, BytesStored: 10, Ratio: 1}}}}}}
 	unsealed := &Summary{Path: "run", Kind: KindRun,
-		Damage: []string{"stream: truncated: the last 17 bytes are no whole packet"}}
+		Damage: []string{"stream: truncated: the last 17 bytes are not a whole packet"}}
 	for name, write := range map[string]func(*bytes.Buffer) error{
 		"summary":  func(b *bytes.Buffer) error { return summaryOfAll().WriteText(b) },
 		"tensors":  func(b *bytes.Buffer) error { return summaryOfAll().WriteTensors(b) },

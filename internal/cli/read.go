@@ -46,7 +46,7 @@ func Bare(err error) error {
 	return err
 }
 
-// InvalidUTF8 is the offset of the first byte that is no part of a UTF-8 character, or -1.
+// InvalidUTF8 is the offset of the first byte that is not a part of a UTF-8 character, or -1.
 func InvalidUTF8(s string) int {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])

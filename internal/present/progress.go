@@ -45,7 +45,7 @@ func (p *Progress) show() {
 		progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(p.what), progressbar.OptionSetWidth(30),
 		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true),
 		progressbar.OptionThrottle(100*time.Millisecond))
-	_ = p.bar.RenderBlank() // a bar that cannot be drawn is no failure of the work
+	_ = p.bar.RenderBlank() // a bar that cannot be drawn is not a failure of the work
 	_ = p.bar.Set(int(p.fraction * 1000))
 }
 

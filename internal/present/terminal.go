@@ -54,7 +54,7 @@ func (w *writer) Columns() int {
 	return columns
 }
 
-// Columns is the width of the terminal that Out writes to; where that is no terminal, otherwise.
+// Columns is the width of the terminal that Out writes to; where that is not a terminal, otherwise.
 func Columns(otherwise int) int {
 	if w, ok := Out.(*writer); ok && w.Columns() > 0 {
 		return w.Columns()

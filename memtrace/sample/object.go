@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// object is what is known of a mapped file. Of one that is no ELF object that is nothing.
+// object is what is known of a mapped file. Nothing if it is not an ELF object.
 type object struct {
 	root, path string
-	segments   []elf.ProgHeader // that are loaded; none: it is no ELF object
+	segments   []elf.ProgHeader // that are loaded; none: it is not an ELF object
 	stat       fileStat
 	read       bool // the symbols were
 	code, data symbols

@@ -138,9 +138,9 @@ func (r *Result) survey(ctx context.Context, o Options) ([]product, *figureData,
 func check(dir string, o Options) error {
 	switch sealed, err := rundir.Sealed(dir); {
 	case err != nil:
-		return fmt.Errorf("%s is no sealed run: %w: see 'llamatap verify %s'", dir, err, dir)
+		return fmt.Errorf("%s is not a sealed run: %w: see 'llamatap verify %s'", dir, err, dir)
 	case !sealed:
-		return fmt.Errorf("%s has no manifest: it is no sealed run; 'llamatap verify --repair %s' seals one that "+
+		return fmt.Errorf("%s has no manifest: it is not a sealed run; 'llamatap verify --repair %s' seals one that "+
 			"was interrupted", dir, dir)
 	}
 	m, err := memory.ReadMetadata(dir)

@@ -51,7 +51,7 @@ func (b *binner) rows(r *memory.Rows) error {
 }
 
 // noPhase is the heading of accesses of which nothing says their phase: before the first marker, or under one whose
-// name is no phase.
+// name is not a phase.
 const noPhase = "no phase"
 
 // newBinner prepares the axes of all types of regions.

@@ -11,7 +11,7 @@ import (
 // 1, for it is there anyway for the first τ.
 func refreshes(seconds, retention float64) float64 {
 	n := math.Ceil(seconds/retention) - 1
-	// 10 s in steps of 0.1 s are 100 steps, not 101 because a tenth is no binary number.
+	// 10 s in steps of 0.1 s are 100 steps, not 101 because a tenth is not a binary number.
 	if whole := math.Round(seconds / retention); math.Abs(seconds/retention-whole) < 1e-9*whole {
 		n = whole - 1
 	}

@@ -79,7 +79,7 @@ func builtinClasses() *Classes {
 }
 
 // LoadClasses reads a file of device classes and adds those that come with llamatap, unless the file has one with the
-// same id. "" is no file.
+// same id. "" means no file.
 func LoadClasses(path string) (*Classes, error) {
 	own := builtinClasses()
 	if path == "" {

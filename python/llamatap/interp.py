@@ -180,7 +180,7 @@ class LlamatapModel:
         site = self._points.get((a.name, a.layer))
         if site is None:
             if all(name != a.name for name, _ in self._points):
-                return f"{a.name} is no named point: 'llamatap inspect MODEL --points' lists them"
+                return f"{a.name} is not a named point: 'llamatap inspect MODEL --points' lists them"
             return f"{a.name} belongs to {'layers: give one' if a.layer is None else 'the model: leave the layer out'}"
         why = str(site.get("why", ""))
         if not site.get("tensor") or site["how"] == "recomputed" and not (_SCALE.match(why) or _HALF.match(why)):

@@ -130,7 +130,7 @@ type cgroup struct {
 	subsys int32 // -1 is version 2
 }
 
-// findCgroup looks a control group up. A path that is no folder is taken below the hierarchy of version 2.
+// findCgroup looks a control group up. A path that is not a folder is taken below the hierarchy of version 2.
 func findCgroup(path string) (cgroup, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

@@ -24,14 +24,14 @@ const (
 // A Place is a tensor, another part of a GGUF, or another file.
 type Place struct {
 	File   string
-	Tensor string // or resource.PartHeader, PartPadding; "" for a file that is no GGUF
+	Tensor string // or resource.PartHeader, PartPadding; "" for a file that is not a GGUF
 	Layer  int    // -1: none
 }
 
 // A Hit is what an event was about.
 type Hit struct {
 	Place  int    // index into Files.Places, -1: none
-	Memory string // of a fault on memory that is no file's: its kind
+	Memory string // of a fault on memory that is not a file's: its kind
 	Offset uint64 // bytes in the file
 	Unsure bool   // the file is known by its number alone; later it may be known
 }

@@ -56,7 +56,7 @@ type expertNode struct {
 	op        resource.Op
 }
 
-// noLeaf stands for a mask that is no input.
+// noLeaf stands for a mask that is not an input.
 const noLeaf = -1
 
 // attentionNode is an op of flash attention that has a mask.

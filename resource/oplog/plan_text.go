@@ -163,7 +163,7 @@ func (p *plan) mlps(r int, device func(uint64) string, legacy bool) {
 	}
 }
 
-// activationBytes is the size of what a node reads and is no weight.
+// activationBytes is the size of what a node reads and is not a weight.
 func activationBytes(g *ggmlhooks.Graph, n *ggmlhooks.Node) (bytes int64) {
 	for _, src := range n.Src {
 		if at := g.Shown(src); at >= 0 || g.Leafs[-1-at].Input {

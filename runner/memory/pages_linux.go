@@ -15,7 +15,7 @@ import (
 )
 
 // pages finds the pages of programs that were written in an interval: of their heaps, their variables and all other
-// memory that is no file's and no stack. It begins with a process when that has loaded the tap; what is mapped
+// memory that is not a file's and no stack. It begins with a process when that has loaded the tap; what is mapped
 // later is watched from the next look on. A nil one finds nothing.
 type pages struct {
 	r       *recorder

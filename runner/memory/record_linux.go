@@ -153,7 +153,7 @@ func startError(cmd *exec.Cmd, err error) error {
 		return fmt.Errorf("%w %s: %w: give a program's path; of a script, the interpreter that its first line names "+
 			"may be missing", ErrStart, cmd.Path, fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w %s: %w: it is no program, or this user may not run it (chmod +x)", ErrStart, cmd.Path,
+		return fmt.Errorf("%w %s: %w: it is not a program, or this user may not run it (chmod +x)", ErrStart, cmd.Path,
 			fs.ErrPermission)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w %s: %w: it is of another machine, or a script whose first line names no interpreter (#!)",

@@ -143,7 +143,7 @@ type reserve struct {
 	size int64
 }
 
-// newReserve keeps n bytes in the folder. A file system that cannot promise room gives none, and that is no error.
+// newReserve keeps n bytes in the folder. A file system that cannot promise room gives none, and that is not an error.
 func newReserve(dir *rundir.Dir, n int64) (*reserve, error) {
 	file, err := rundir.Scratch(dir.Path())
 	if err != nil {

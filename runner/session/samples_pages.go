@@ -138,7 +138,7 @@ func (w *writtenPages) scan(ns int64) bool {
 	return whole
 }
 
-// fail ends the scanning. Of a process that has ended that is no failure.
+// fail ends the scanning. Of a process that has ended that is not a failure.
 func (w *writtenPages) fail(err error) {
 	w.gone = true
 	if w.watch != nil {

@@ -15,7 +15,7 @@ type Losses struct {
 	Underflow uint64 // non-zero elements that became zero
 }
 
-// ErrLength is returned for source bytes that are no whole number of elements.
+// ErrLength is returned for source bytes that are not a whole number of elements.
 var ErrLength = errors.New("no whole number of elements")
 
 // Convert appends the elements of src, which are of type from, to dst as elements of type to. It converts F32 to

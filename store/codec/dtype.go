@@ -7,7 +7,7 @@ type DType uint8
 
 // The element types, all little-endian.
 const (
-	Raw  DType = iota // bytes of a type that is no plain element, such as a block-quantised one
+	Raw  DType = iota // bytes of a type that is not a plain element, such as a block-quantised one
 	F32               // IEEE 754 binary32
 	F16               // IEEE 754 binary16
 	BF16              // upper half of a binary32

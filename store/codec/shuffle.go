@@ -11,7 +11,7 @@ import (
 )
 
 // A payload of codec ZstdShuffle is the width of an element, one byte, and that many Zstandard frames, each after
-// its size in four bytes: the first byte of every element, the second of every element and so on; what is no whole
+// its size in four bytes: the first byte of every element, the second of every element and so on; what is not a whole
 // element is in the last frame. Frames of their own, because the bytes of one frame share a code: the lower bytes,
 // which are noise, would spoil the upper ones'.
 

@@ -36,7 +36,7 @@ func SegmentName(n int) string { return fmt.Sprintf("seg-%05d", n) }
 var segmentForm = regexp.MustCompile(`^seg-([0-9]{5,9})$`)
 
 // OfSegment is an error that names the run of a segment, which holds what a segment has not: its tables and events.
-// It is nil where a path is no segment.
+// It is nil where a path is not a segment.
 func OfSegment(path string) error {
 	if !segmentForm.MatchString(filepath.Base(path)) {
 		return nil
@@ -87,7 +87,7 @@ func (d *Dir) AddSegment(name string) error {
 }
 
 // removeSegment removes a segment from a run directory. It gets a temporary name first: what is left of a removal that
-// is cut off is no segment.
+// is cut off is not a segment.
 func removeSegment(dir, name string) error {
 	removed := filepath.Join(dir, partName(name))
 	if err := disk.rename(filepath.Join(dir, name), removed); err != nil {

@@ -18,7 +18,7 @@ type roomFile interface {
 const freeShare = 64
 
 // ahead keeps room on the disk for what is to be written next, in large steps: the file lies in few pieces then,
-// and hardly a write has to look for blocks. It is no promise that is needed: where the file system knows no such
+// and hardly a write has to look for blocks. It is not a promise that is needed: where the file system knows no such
 // thing, or refuses, it is done without, and whether the disk is full is for the writes to find out.
 //
 // prepare, wrote and release belong to whoever writes; the rest may be used by everyone.

@@ -22,7 +22,7 @@ type item struct {
 	packet  Packet
 	data    []byte // borrowed until release
 	release func()
-	payload []byte // of a record that is no packet; the item's own
+	payload []byte // of a record that is not a packet; the item's own
 	rows    int    // token rows of an execution
 }
 
@@ -159,7 +159,7 @@ func (k *packer) payload(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	return dst, err
 }
 
-// bounded appends rows of F32 within the bound. A tensor that is no whole number of rows, such as a sample, is one.
+// bounded appends rows of F32 within the bound. A tensor that is not a whole number of rows, such as a sample, is one.
 func (k *packer) bounded(dst []byte, p *Packet, data []byte) ([]byte, error) {
 	if len(data) == 0 {
 		p.Codec = codec.None

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
@@ -125,8 +124,8 @@ func newForeign(stream io.ReaderAt, size int64) (*Reader, error) {
 		}
 		if p.Offset < 0 || at == 0 && !likelyName(p.Name) {
 			r.info.Damage = append(r.info.Damage,
-				fmt.Errorf("stream: %w: no whole packet in the last %s, or this is no stream", ErrTruncated,
-					present.Plural(size-at, "byte")))
+				fmt.Errorf("stream: %w: the last %d bytes are not a whole packet, or not a stream", ErrTruncated,
+					size-at))
 			break
 		}
 		if f.n == mostForeignPackets {
@@ -176,8 +175,7 @@ func (in *part) sizes() (damage []error) {
 		in.foreign.entry(i).raw = uint32(raw) // at most codec.MaxContent
 	}
 	if damaged > reported {
-		damage = append(damage, fmt.Errorf("stream: %w: damage in %s", ErrCorrupt,
-			present.Plural(damaged-reported, "more packet")))
+		damage = append(damage, fmt.Errorf("stream: %w: %d more packets are damaged", ErrCorrupt, damaged-reported))
 	}
 	return damage
 }

@@ -99,7 +99,7 @@ func (h *Header) append(dst []byte) []byte {
 func parseHeader(b []byte) (h Header, chain uint32, err error) {
 	switch {
 	case len(b) >= len(indexMagic) && string(b[:len(indexMagic)]) != indexMagic:
-		return h, 0, fmt.Errorf("index header: %w: this is no index of a llamatap stream", ErrCorrupt)
+		return h, 0, fmt.Errorf("index header: %w: this is not an index of a llamatap stream", ErrCorrupt)
 	case len(b) < headerSize:
 		return h, 0, fmt.Errorf("index header: %w: %d bytes", ErrTruncated, len(b))
 	case checksum(b[:headerSize-4]) != binary.LittleEndian.Uint32(b[headerSize-4:]):

@@ -98,7 +98,7 @@ func (j *journal) addSeek(s Seek) {
 	j.footer.Seeks = append(j.footer.Seeks, s)
 }
 
-// control writes a record that is no packet.
+// control writes a record that is not a packet.
 func (j *journal) control(it *item) error {
 	t := &j.footer.Totals
 	switch it.kind {

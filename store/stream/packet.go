@@ -57,7 +57,7 @@ type Packet struct {
 }
 
 // AppendIndices appends the places, in the tensor or the piece that was sampled, of the packet's elements, in their
-// order: they are made again from the seed. A packet that is no sample adds nothing.
+// order: they are made again from the seed. A packet that is not a sample adds nothing.
 func (p *Packet) AppendIndices(dst []int64) []int64 {
 	if p.SampleTotal == 0 {
 		return dst

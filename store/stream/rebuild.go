@@ -161,7 +161,7 @@ func (b *rebuilder) packet(p *Packet) error {
 	return b.journal.packet(p)
 }
 
-// find takes what the stream holds up to a place at which a packet begins, or at which it ends. What is no packet
+// find takes what the stream holds up to a place at which a packet begins, or at which it ends. What is not a packet
 // at its very end is left to be cut off.
 func (b *rebuilder) find(end int64, last bool) error {
 	at := b.journal.footer.Totals.StreamBytes
@@ -199,7 +199,7 @@ func (b *rebuilder) find(end int64, last bool) error {
 
 // skip leaves bytes of the stream out.
 func (b *rebuilder) skip(from, to int64) {
-	b.note("stream: bytes %d to %d are no packet that can be read; they stay where they are", from, to-1)
+	b.note("stream: bytes %d to %d are not a packet that can be read; they stay where they are", from, to-1)
 	b.lose(0)
 	b.missing.StreamBytes += to - from
 }

@@ -18,7 +18,7 @@ import (
 // where that is taken.
 const (
 	OrigSuffix = ".orig" // a file as it was
-	cutSuffix  = ".cut"  // the end of a stream that is no part of it any more
+	cutSuffix  = ".cut"  // the end of a stream that is not a part of it any more
 )
 
 // causeCutOff is the cause of the losses that Repair records: what was written after the last commit marker before

@@ -8,7 +8,6 @@ import (
 	"io"
 	"sort"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/label"
 )
 
@@ -29,7 +28,7 @@ type index struct {
 	repairs     []Gap
 	missing     uint64 // records of the last such place
 	end         int64  // of what was read
-	torn        int64  // bytes of it at the end that are no whole record
+	torn        int64  // bytes of it at the end that are not a whole record
 	// unless nil: called with every sound record, and with an empty one where some are missing
 	each   func(r record, at int64)
 	totals Totals // of what was read
@@ -81,8 +80,8 @@ func (x *index) scan(chain uint32) error {
 				break
 			}
 			if !next.found {
-				x.hurt(fmt.Errorf("index: %w: no whole record in the last %s, from byte %d", ErrTruncated,
-					present.Plural(x.size-at, "byte"), at))
+				x.hurt(fmt.Errorf("index: %w: the last %d bytes, from byte %d, are not a whole record", ErrTruncated,
+					x.size-at, at))
 				x.torn, at = x.size-at, x.size
 				break
 			}

@@ -146,7 +146,7 @@ func (o *Options) complete() error {
 }
 
 // Append queues a packet. p is copied; data is borrowed until release is called, which happens exactly once, from
-// any goroutine, also when Append returns an error; nil is no release. It waits while the queue is full. A packet
+// any goroutine, also when Append returns an error; nil means no release. It waits while the queue is full. A packet
 // that does not fit the format is refused and nothing else happens; after any other error every call returns that
 // one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {

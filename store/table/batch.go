@@ -379,7 +379,7 @@ func (b *Batch) settle() error {
 	return b.err
 }
 
-// each calls f for every row of a column that is no list.
+// each calls f for every row of a column that is not a list.
 func (c *values) each(f func(v int64, valid bool)) {
 	at := 0
 	for _, s := range c.runs {

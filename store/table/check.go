@@ -50,7 +50,8 @@ func ReadableVersion(version string) bool {
 func (t *Reader) Check(f Form) error {
 	switch version := t.SchemaVersion(); {
 	case version == "":
-		return refuse(t, "%w: it has no %s, so it is no table %s: give one that llamatap wrote", ErrVersion, VersionKey,
+		return refuse(t, "%w: it has no %s, so it is not a table %s: give one that llamatap wrote", ErrVersion,
+			VersionKey,
 			f.Name)
 	case !ReadableVersion(version):
 		return refuse(t, "%w: %.20q of %s is not known, %s is: read it with the version of llamatap that wrote it",

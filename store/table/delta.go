@@ -127,7 +127,7 @@ func (d *delta) finish(to []byte) []byte {
 	return append(to, d.out...)
 }
 
-// errDelta occurs where bytes are no DELTA_BINARY_PACKED.
+// errDelta occurs where bytes are not DELTA_BINARY_PACKED.
 var errDelta = errors.New("packed differences are damaged")
 
 // deltaReader reads what delta and other programs write. Values of 32 bits come with more, which are to be cut off.

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// ErrTable occurs when a file is no Parquet file, or none that this package can read.
+// ErrTable occurs when a file is not a Parquet file, or none that this package can read.
 var ErrTable = errors.New("not a table that can be read")
 
 // Reader reads a Parquet file, of this package or of another program: one row group at a time with [Reader.Column] and
@@ -63,7 +63,8 @@ func NewReader(r Source) (*Reader, error) {
 func (t *Reader) footer() ([]byte, error) {
 	var head, tail [8]byte
 	if t.size < 12 {
-		return nil, fmt.Errorf("it has %d bytes, which is no Parquet file: it was cut off, or is another file", t.size)
+		return nil, fmt.Errorf("it has %d bytes, which is not a Parquet file: it was cut off, or is another file",
+			t.size)
 	}
 	if _, err := t.from.ReadAt(head[:4], 0); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (t *Reader) footer() ([]byte, error) {
 		return nil,
 			errors.New("its end is missing: it was cut off while it was copied or written, copy or record it again")
 	case begins != magic || ends != magic:
-		return nil, errors.New("it is no Parquet file: give a .parquet file")
+		return nil, errors.New("it is not a Parquet file: give a .parquet file")
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > t.size-12 {

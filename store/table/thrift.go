@@ -98,7 +98,7 @@ func (w *thriftWriter) empty(id int16) {
 	w.end()
 }
 
-// errThrift occurs where bytes are no struct of Thrift.
+// errThrift occurs where bytes are not a struct of Thrift.
 var errThrift = errors.New("a structure is damaged")
 
 // maxThriftDepth is how deep structs and lists may lie in one another.

@@ -252,7 +252,7 @@ var traceColumns = []table.Column{
 
 func (a *Access) put(b *table.Batch) {
 	pieces := max(a.Pieces, 1)
-	// The first graph, token and region, and an offset of 0, are no nulls: they are written by hand.
+	// The first graph, token and region, and an offset of 0, are not nulls: they are written by hand.
 	row(b, traceColumns, a.NS, a.Phase, a.Op, a.Addr, a.Size)
 	b.Int(5, a.Region)
 	b.Text(6, a.Type)

@@ -11,7 +11,7 @@ import (
 	"github.com/llamatap/llamatap/memtrace"
 )
 
-// ErrData means that a file is no perf.data, or one that cannot be read. The error that wraps it names the cause.
+// ErrData means that a file is not a perf.data, or one that cannot be read. The error that wraps it names the cause.
 var ErrData = errors.New("no perf.data that can be read")
 
 // Layout of the header of perf.data; tools/perf/Documentation/perf.data-file-format.txt of Linux.

@@ -99,7 +99,7 @@ func (t *traces) read() error {
 		t.keep)
 	if bad > 0 {
 		t.stats.Bad += uint64(bad) - 1
-		t.stats.bad(fmt.Errorf("%w: bytes of a trace that are no packet", ErrData))
+		t.stats.bad(fmt.Errorf("%w: bytes of a trace that are not a packet", ErrData))
 	}
 	t.size, t.offset = t.size-n, t.offset+n
 	rest := t.chunk[used:]

@@ -128,7 +128,7 @@ func (d *Decoder) event(r *Record) int {
 // Size is how many bytes the record has that b begins with.
 func Size(b []byte) (int, error) {
 	if len(b) < headerSize {
-		return 0, fmt.Errorf("%w: %d bytes are no header", ErrRecord, len(b))
+		return 0, fmt.Errorf("%w: %d bytes are not a header", ErrRecord, len(b))
 	}
 	size := int(binary.LittleEndian.Uint16(b[6:]))
 	if size < headerSize {

@@ -30,7 +30,7 @@ func (r *Ring) Next(head uint64) ([]byte, error) {
 	}
 	at := r.tail & uint64(len(r.data)-1)
 	if left < headerSize || at+headerSize > uint64(len(r.data)) { // records are aligned to words
-		return nil, fmt.Errorf("%w: %d bytes at %d of a ring are no header", ErrRecord, left, at)
+		return nil, fmt.Errorf("%w: %d bytes at %d of a ring are not a header", ErrRecord, left, at)
 	}
 	size, err := Size(r.data[at:])
 	if err != nil {

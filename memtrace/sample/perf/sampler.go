@@ -23,7 +23,7 @@ type Sampler struct {
 	Notes    []string // what was omitted and why, one line each
 	UserOnly bool     // what the kernel does for the process is missing
 	Ops      bool     // accesses are known to be reads or writes
-	// Other, unless it is nil, is passed the records that are no samples: processes and their mappings.
+	// Other, unless it is nil, is passed the records that are not samples: processes and their mappings.
 	Other   func(*Record)
 	access  func(*Record, *memtrace.Access) bool // reads a sample; false: it is of no memory of the process
 	without uint64

@@ -56,7 +56,7 @@ func (r *speRecord) Level() memtrace.CacheLevel {
 
 // decodeSPE reads the packets of a trace and hands on each record that ends in it, which is valid until each
 // returns. at is where b lies in the trace. It returns how many bytes the whole records have, and how many bytes
-// were no packet.
+// were not a packet.
 func decodeSPE(b []byte, at uint64, each func(*speRecord)) (used, bad int) {
 	var r speRecord
 	for i := 0; i < len(b); {

@@ -29,7 +29,7 @@ type FileStats struct {
 	Throttles uint64
 	Gaps      uint64 // pieces of traces that lack what found no room
 	Collided  uint64 // pieces of traces in which samples were skipped, for one was being taken
-	Other     uint64 // lines or records that are no samples
+	Other     uint64 // lines or records that are not samples
 	Bad       uint64 // lines or records that could not be read
 	FirstBad  error  // why the first of them could not
 }

@@ -119,7 +119,7 @@ func (c *cursor) addressSymbol(l *layout) {
 	if !l.has[fieldSym] && !l.has[fieldDSO] {
 		return
 	}
-	for c.word(); len(c.b) > 0; { // its first word is no number
+	for c.word(); len(c.b) > 0; { // its first word is not a number
 		next := bytes.IndexByte(c.b, ' ')
 		if next < 0 {
 			c.b = nil
@@ -243,8 +243,8 @@ func guess(rest []byte, e event) *layout {
 	return nil
 }
 
-// likely reports whether a parsed line is plausible: a latency is no address, an address of an instruction no latency,
-// and no name of a function begins with one.
+// likely reports whether a parsed line is plausible: a latency is not an address, an address of an instruction no
+// latency, and no name of a function begins with one.
 func likely(a *memtrace.Access) bool {
 	const longest, lowest = 1 << 24, 1 << 16
 	first, _, more := strings.Cut(a.Symbol, " ")

@@ -27,7 +27,7 @@ var (
 // answerTime is how long a collector may take to answer: it runs when nobody else wants to.
 const answerTime = 60 * time.Second
 
-// Ask connects to the run in dir, asks once and returns the answer. An answer that is not OK is no error.
+// Ask connects to the run in dir, asks once and returns the answer. An answer that is not OK is not an error.
 func Ask(dir string, r Request) (Answer, error) {
 	if err := r.Check(); err != nil {
 		return Answer{}, err
@@ -108,7 +108,7 @@ func Find(path string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is no folder: give a run directory", path)
+		return "", fmt.Errorf("%s is not a folder: give a run directory", path)
 	}
 	for _, name := range []string{rundir.SocketName, rundir.ManifestName, rundir.StreamName} {
 		if exists(filepath.Join(path, name)) {
