@@ -91,8 +91,7 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 	return v, err
 }
 
-// measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured is in
-// the plan.
+// measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured is in the plan.
 func measured(cmd *exec.Cmd) ([]byte, error) {
 	var out, output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &output

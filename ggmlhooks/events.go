@@ -83,9 +83,8 @@ type ExecEnd struct {
 	// Selected is what was computed of it and wanted for the stream: it was captured, or is among Losses.
 	Selected Count
 	Losses   []Loss // valid during the call
-	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what
-	// these waited for the recording. Either may be negative where threads compute at the same time; sums are
-	// right.
+	// OwnNS is what the tap took on the model's threads since the end of the execution before, and WaitNS what these
+	// waited for the recording. Either may be negative where threads compute at the same time; sums are right.
 	OwnNS, WaitNS int64
 	// WaitBeforeNS is, of WaitNS, what was waited before the execution's entry.
 	WaitBeforeNS int64

@@ -13,9 +13,8 @@ import "slices"
 type rowMatcher struct {
 	// UBatch is the most rows that the context's micro-batches have; 0 = unknown.
 	UBatch int
-	// Grouped is true if micro-batches always are grouped by sequence, as recurrent memory wants it: then that is
-	// tried first. Such graphs have no positions, so that tokens which happen to be alike would fit the batch's
-	// order, too.
+	// Grouped is true if micro-batches always are grouped by sequence, as recurrent memory wants it: then that is tried
+	// first. Such graphs have no positions, so that tokens which happen to be alike would fit the batch's order, too.
 	Grouped bool
 	rows    []CallRow
 	used    []bool

@@ -187,8 +187,7 @@ type turn struct {
 }
 
 // sequenceTracker finds for each token row what it was for and to which request of its sequence it belongs. llama.h
-// knows neither, so both are inferred, from what the program does to its sequences and from which results it asks
-// for.
+// knows neither, so both are inferred, from what the program does to its sequences and from which results it asks for.
 //
 // A token is one that was generated if the sequence's token before it was an output token and the program has
 // looked at results since then (else nobody could have chosen it), it is not the sequence's first, and either it

@@ -151,9 +151,8 @@ func (m *RegionMap) At(buffer, offset uint64) Hit {
 	return Hit{r, offset - r.Offset}
 }
 
-// Address is what lies at an address of the host at a time. In a compute buffer it is the activation of the graph
-// that was computed then, if only one of its tensors uses the address; of times that are long gone, it is the
-// buffer.
+// Address is what lies at an address of the host at a time. In a compute buffer it is the activation of the graph that
+// was computed then, if only one of its tensors uses the address; of times that are long gone, it is the buffer.
 func (m *RegionMap) Address(addr uint64, ns int64) Hit {
 	var found Hit
 	for _, number := range m.host.at(addr, ns) {

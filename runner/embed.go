@@ -36,10 +36,9 @@ func (r *EmbeddingsResult) WriteSummary(out io.Writer) error {
 	return err
 }
 
-// RunEmbeddings loads a model and writes the embeddings of the prompt's texts, which Config.EmbdSeparator
-// separates, to Options.Stdout as llama-embedding does with the same settings: the same batches, numbers and forms.
-// With pooling rank they are scores. When ctx ends, nothing is written, and the error wraps ErrInterrupted and the
-// cause of ctx.
+// RunEmbeddings loads a model and writes the embeddings of the prompt's texts, which Config.EmbdSeparator separates, to
+// Options.Stdout as llama-embedding does with the same settings: the same batches, numbers and forms. With pooling rank
+// they are scores. When ctx ends, nothing is written, and the error wraps ErrInterrupted and the cause of ctx.
 func RunEmbeddings(ctx context.Context, o Options) (result EmbeddingsResult, err error) {
 	runtime.LockOSThread() // one thread, so that OpenMP keeps one team
 	defer runtime.UnlockOSThread()

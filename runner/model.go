@@ -16,8 +16,7 @@ import (
 )
 
 // CheckModel finds out, without llama.cpp, whether a file can be a model: it is there, it is a GGUF file, and it is
-// complete. An empty path is the embedded model, which is. The error wraps ErrModel, with cause and remedy on one
-// line.
+// complete. An empty path is the embedded model, which is. The error wraps ErrModel, with cause and remedy on one line.
 func CheckModel(path string) error {
 	if path == "" {
 		return nil

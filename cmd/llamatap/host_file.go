@@ -23,8 +23,7 @@ type lineFile struct {
 }
 
 // appendLines opens a file to append to, with mode 0600 where it is new. A last line that somebody left unfinished gets
-// its line feed, so that it spoils no other. A file that cannot be appended to, such as a pipe, is taken as
-// it is.
+// its line feed, so that it spoils no other. A file that cannot be appended to, such as a pipe, is taken as it is.
 func appendLines(path string, batch int, sync bool) (*lineFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EACCES) {

@@ -89,9 +89,8 @@ func (e strapExport) strap() error {
 	return e.draft.publishFiles(names...)
 }
 
-// A strapPlan says which packets a stream of STRAP-LLM gets. Its format has no token numbers: its analysis gives
-// each token the same number of packets, in the stream's order. So every token gets one packet of each of the same
-// tensors.
+// A strapPlan says which packets a stream of STRAP-LLM gets. Its format has no token numbers: its analysis gives each
+// token the same number of packets, in the stream's order. So every token gets one packet of each of the same tensors.
 type strapPlan struct {
 	tensors map[tensorKey]int // tensors that have a row of every token, and their order
 	lacking []string          // chosen tensors that do not, by name

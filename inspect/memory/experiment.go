@@ -33,8 +33,7 @@ type Experiment struct {
 	ConfigSHA256 string `json:"config_sha256"`
 }
 
-// Cell is the place of a run in the matrix. The value of a key that is not passed to a
-// program is absent.
+// Cell is the place of a run in the matrix. The value of a key that is not passed to a program is absent.
 type Cell struct {
 	// Key is of everything that makes the cell what it is but its repetition: 16 hexadecimal digits.
 	Key          string `json:"key"`

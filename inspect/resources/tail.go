@@ -26,9 +26,8 @@ type Line struct {
 	Err    error  // what is wrong with it: longer than maxLine, or cut off before the next file
 }
 
-// Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is
-// renamed while it is read is read on; a log that is rotated continues in its next file. It is not for several
-// goroutines.
+// Tail reads the lines of a log, from its first to the last that there is, and on when it grows. A file that is renamed
+// while it is read is read on; a log that is rotated continues in its next file. It is not for several goroutines.
 type Tail struct {
 	// Going reports whether the log may grow; it is asked when all was read. Set it before the first Next; nil:
 	// [Going] of the directory.

@@ -26,8 +26,7 @@ type metrics struct {
 	lives  lives
 }
 
-// maxFolds bounds the runs that have metrics: live ones, the newest first, else the newest that holds
-// events.
+// maxFolds bounds the runs that have metrics: live ones, the newest first, else the newest that holds events.
 const maxFolds = 16
 
 func newMetrics(s *Server) *metrics {
@@ -114,9 +113,8 @@ func (m *metrics) answer(w http.ResponseWriter, r *http.Request) error {
 	return writeSamples(m.server.stream(w), form, samples)
 }
 
-// collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose
-// log cannot be read, or is still being read for an earlier look, is reported by run_info alone, and holds up no
-// other.
+// collect reads what has come since, and reports every run. Each is read on its own for a bounded time: one whose log
+// cannot be read, or is still being read for an earlier look, is reported by run_info alone, and holds up no other.
 func (m *metrics) collect() ([]sample, error) {
 	runs, err := m.server.runs.runs()
 	if err != nil {

@@ -20,8 +20,7 @@ type Options struct {
 	Stored Stored
 	// Hosts are servers of other hosts, whose runs are shown as well.
 	Hosts []Host
-	// Live serves no runs but the newest live one below Dir, and when that has ended it, until there is
-	// another.
+	// Live serves no runs but the newest live one below Dir, and when that has ended it, until there is another.
 	Live bool
 	// Token must come with every request but /healthz: "Authorization: Bearer TOKEN".
 	Token string

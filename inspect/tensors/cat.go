@@ -164,9 +164,8 @@ func (s *Slice) bits() int {
 	return 64
 }
 
-// eachValues calls fn with the values of the slice in order, at most valuesAtOnce of them, and the number of the
-// first: a row may be a whole packet, and its values take up to eight times its bytes. They are valid during the
-// call.
+// eachValues calls fn with the values of the slice in order, at most valuesAtOnce of them, and the number of the first:
+// a row may be a whole packet, and its values take up to eight times its bytes. They are valid during the call.
 func (s *Slice) eachValues(fn func(at int64, values []float64)) error {
 	const valuesAtOnce = 16 << 10
 	size := s.DType.Size()

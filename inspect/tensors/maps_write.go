@@ -14,8 +14,7 @@ import (
 // mapTop is how many cells text shows per token.
 const mapTop = 5
 
-// WriteText writes a line per token: what it attends to, the largest weights first, by token where the capture
-// states.
+// WriteText writes a line per token: what it attends to, the largest weights first, by token where the capture states.
 func (m *Map) WriteText(w io.Writer) error {
 	texts, err := m.run.tokenTexts()
 	if err != nil {

@@ -17,9 +17,8 @@ import (
 	"github.com/llamatap/llamatap/store/table"
 )
 
-// Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for
-// everything that it found or did; none where nothing had to be done. version is the program's. A live run is
-// refused.
+// Repair repairs a run directory, with its segments, or a stream and its index, and returns a sentence for everything
+// that it found or did; none where nothing had to be done. version is the program's. A live run is refused.
 func Repair(path, version string) (what []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -172,9 +171,8 @@ func irreplaceable(path, name string) bool {
 	return strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".jsonl")
 }
 
-// distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair
-// that is cut off here and done again trusts neither, and compares tables and lines with the manifest that is
-// aside.
+// distrust puts aside what is not what the manifest says, and what cannot be read, and then the manifest: a repair that
+// is cut off here and done again trusts neither, and compares tables and lines with the manifest that is aside.
 func (r *repairer) distrust() error {
 	for _, name := range []string{rundir.MetadataName, rundir.TokensName} {
 		if !r.changed[name] || irreplaceable(r.path, name) {
@@ -318,9 +316,8 @@ func (r *repairer) stream() error {
 	return r.tokens(s, len(done.What) > 0)
 }
 
-// table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what
-// was after them is lost. A run that was killed before it recorded what it should hold
-// lacks something in any case.
+// table looks at what is there of the table of accesses: parts that are complete are whole by themselves, and what was
+// after them is lost. A run that was killed before it recorded what it should hold lacks something in any case.
 func (r *repairer) table() error {
 	t, err := table.Open(r.path, rundir.TraceName)
 	switch {

@@ -98,8 +98,7 @@ func (s *Slice) read(number int32, buffer *[]byte) ([]byte, error) {
 }
 
 // copyTokenFirst copies what belongs to dst, a stretch of a part with the row dimension moved to the front, from a
-// stretch of the part: of [outer][rows][inner] it makes [rows][outer][inner]. from and at are the stretches'
-// places.
+// stretch of the part: of [outer][rows][inner] it makes [rows][outer][inner]. from and at are the stretches' places.
 func copyTokenFirst(dst []byte, from int64, src []byte, at int64, pt *part, rowBytes int64) {
 	inner := rowBytes / pt.form.outer
 	for len(src) > 0 {

@@ -70,10 +70,9 @@ const (
 	maxReferences = 32
 )
 
-// CheckYAML is ErrTooDeep for a document that a parser may take much memory or time for: with thousands of
-// brackets, with list items inside of each other on one line, or with dozens of references, each of which may stand
-// for as many others. It parses nothing, so that nothing can hide from it: brackets in texts and comments count,
-// too.
+// CheckYAML is ErrTooDeep for a document that a parser may take much memory or time for: with thousands of brackets,
+// with list items inside of each other on one line, or with dozens of references, each of which may stand for as many
+// others. It parses nothing, so that nothing can hide from it: brackets in texts and comments count, too.
 func CheckYAML(data []byte) error {
 	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
 		return fmt.Errorf("%w: %d opening brackets, at most %d are supported; give long texts as files", ErrTooDeep, n,

@@ -82,8 +82,7 @@ func (w *Writer) Text(column int, v string) {
 	}
 }
 
-// EndRow ends the row; columns that were not set are null. An error is that of the table; nothing is written after
-// one.
+// EndRow ends the row; columns that were not set are null. An error is that of the table; nothing is written after one.
 func (w *Writer) EndRow() error { return w.EndRows(1) }
 
 // Fill sets a number, or the code of a text, of n rows.

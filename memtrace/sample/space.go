@@ -164,9 +164,8 @@ func (o *object) zeros(m memtrace.Mapping, bias uint64) []memtrace.Mapping {
 	return nil
 }
 
-// placesOf is by how much the addresses of an object are higher in memory than in its file, once for each place
-// where it lies. What several of its mappings agree on is believed: one alone may be of somebody who reads the
-// file.
+// placesOf is by how much the addresses of an object are higher in memory than in its file, once for each place where
+// it lies. What several of its mappings agree on is believed: one alone may be of somebody who reads the file.
 func (s *Space) placesOf(o *object, mappings []memtrace.Mapping, known map[string][]uint64) []uint64 {
 	if places, ok := known[o.path]; ok {
 		return places

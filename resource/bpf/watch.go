@@ -139,8 +139,7 @@ func (w *Watch) write(to Lines, said any) error {
 // only one.
 const keptBytes = 1 << 20
 
-// encode writes what a collector said as JSON lines, ASCII alone, into buf. A slice is a line for each
-// of its elements.
+// encode writes what a collector said as JSON lines, ASCII alone, into buf. A slice is a line for each of its elements.
 func encode(buf *bytes.Buffer, said any) ([][]byte, error) {
 	all := []any{said}
 	if v := reflect.ValueOf(said); v.Kind() == reflect.Slice {

@@ -3,9 +3,8 @@ package filemap
 // span is a stretch of time.
 type span struct{ from, to int64 }
 
-// cover is the time that is covered by at least one of many spans, which come roughly in the order of their ends.
-// It keeps the newest of them; what is older is summed up, and a span that reaches back before that counts from
-// there.
+// cover is the time that is covered by at least one of many spans, which come roughly in the order of their ends. It
+// keeps the newest of them; what is older is summed up, and a span that reaches back before that counts from there.
 type cover struct {
 	spans []span // apart from each other, in order
 	sum   int64

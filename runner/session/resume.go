@@ -15,9 +15,8 @@ import (
 // ErrRepeat occurs when a resumed program does not do again what was recorded of it.
 var ErrRepeat = errors.New("the program does not do what was recorded of it")
 
-// replay wraps the stream of a resumed run. The program begins anew and does all that it did before; what
-// the stream holds already is compared and not written again, and from there on everything is written. It is a
-// capture.Stream.
+// replay wraps the stream of a resumed run. The program begins anew and does all that it did before; what the stream
+// holds already is compared and not written again, and from there on everything is written. It is a capture.Stream.
 type replay struct {
 	*output
 	kept    *stream.Kept

@@ -338,8 +338,7 @@ func (s *sink) close() error {
 	count := s.counter
 	var err error
 	if s.files.current != nil && s.before.caughtUp() && count.halted == nil {
-		// Before what a program that was killed has left half done is ended: a resumed run does it as
-		// a whole.
+		// Before what a program that was killed has left half done is ended: a resumed run does it as a whole.
 		if err := s.checkpoints.last(s.files.current.stream, len(s.steering.changes) > 0); err != nil {
 			count.halt(err) // the run says why it ended, and is sealed
 		}

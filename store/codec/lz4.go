@@ -81,9 +81,8 @@ func lz4Size(src []byte) (int64, bool) {
 	return int64(size), size <= math.MaxInt64
 }
 
-// decodeLZ4 appends the content of the frame src, at most limit bytes. Frames without checksums and dictionary,
-// which is all that appendLZ4 and STRAP-LLM write, are decoded in place; every other goes through the library's
-// Reader.
+// decodeLZ4 appends the content of the frame src, at most limit bytes. Frames without checksums and dictionary, which
+// is all that appendLZ4 and STRAP-LLM write, are decoded in place; every other goes through the library's Reader.
 func decodeLZ4(dst, src []byte, limit int) ([]byte, error) {
 	if len(src) < lz4FrameOverhead-8 || binary.LittleEndian.Uint32(src) != lz4Magic {
 		return dst, fmt.Errorf("lz4 frame: %w: no frame header", ErrCorrupt)

@@ -113,9 +113,8 @@ func pack(dst []byte, q []int32, width int) {
 	packPlain(dst, q, width)
 }
 
-// packEights packs as many values as groups of 8 take, of at most 16 bits each, and returns how many: a group
-// begins and ends with a byte, and is written in one or two words, of which the next one overwrites what is too
-// much.
+// packEights packs as many values as groups of 8 take, of at most 16 bits each, and returns how many: a group begins
+// and ends with a byte, and is written in one or two words, of which the next one overwrites what is too much.
 func packEights(dst []byte, q []int32, width int) (done int) {
 	w := uint(width)
 	mask := uint64(1)<<w - 1

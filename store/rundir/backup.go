@@ -6,8 +6,7 @@ import (
 	"path/filepath"
 )
 
-// asideSuffix is appended to the name of a file that a repair backs up; from the second backup on with a
-// number.
+// asideSuffix is appended to the name of a file that a repair backs up; from the second backup on with a number.
 const asideSuffix = ".orig"
 
 // MoveToBackup renames a file of a run directory to the name of a backup, which it returns, so that another file

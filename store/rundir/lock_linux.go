@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks a directory for this process until the file that it returns is closed; nil on a file system without
-// locks.
+// Lock locks a directory for this process until the file that it returns is closed; nil on a file system without locks.
 func Lock(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -27,8 +26,7 @@ func Lock(path string) (*os.File, error) {
 }
 
 // InUse reports whether a process is writing the run directory: whether somebody holds its lock. It looks at the
-// kernel's list of locks and takes none, so that it is in nobody's way. known is false where that list cannot be
-// read.
+// kernel's list of locks and takes none, so that it is in nobody's way. known is false where that list cannot be read.
 //
 // The list names the inode by the file system's own device number, which is not always stat's (overlayfs, btrfs):
 // only the inode is compared.

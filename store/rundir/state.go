@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// StateFolder is the folder of an unfinished run in which its program keeps states that it can be resumed from.
-// Each is two files: that of llama.cpp's memory, and, in its place when that is on the disk, what there is beside
-// it.
+// StateFolder is the folder of an unfinished run in which its program keeps states that it can be resumed from. Each is
+// two files: that of llama.cpp's memory, and, in its place when that is on the disk, what there is beside it.
 const StateFolder = "state"
 
 // newStates is how the folder begins that a run's states are in until it has a directory.

@@ -145,10 +145,9 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Append queues a packet. p is copied; data is borrowed until release is called, which happens exactly once, from
-// any goroutine, also when Append returns an error; nil means no release. It waits while the queue is full. A packet
-// that does not fit the format is refused and nothing else happens; after any other error every call returns that
-// one.
+// Append queues a packet. p is copied; data is borrowed until release is called, which happens exactly once, from any
+// goroutine, also when Append returns an error; nil means no release. It waits while the queue is full. A packet that
+// does not fit the format is refused and nothing else happens; after any other error every call returns that one.
 func (w *Writer) Append(p *Packet, data []byte, release func()) error {
 	err := w.o.check(p, data)
 	var it *item
@@ -220,9 +219,8 @@ func (w *Writer) AppendText(t Text) error {
 	return w.queue.put(func(it *item) { it.kind, it.payload = recordText, t.append(it.payload[:0]) })
 }
 
-// Commit queues a marker: once it is in the index file, everything appended before it is in both files, though
-// perhaps not yet on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the
-// latest.
+// Commit queues a marker: once it is in the index file, everything appended before it is in both files, though perhaps
+// not yet on the disk. It does not wait; the marker is in its file commitDelay after it was written, at the latest.
 func (w *Writer) Commit() error {
 	return w.queue.put(func(it *item) { it.kind = recordCommit })
 }
@@ -245,9 +243,8 @@ func (w *Writer) Flush() error {
 	return w.queue.err
 }
 
-// Sync waits until everything that was appended before it is on the disk, and returns the place up to which
-// everything is; more may have been appended in the meantime. The model does not wait for it, and neither do
-// packing and writing.
+// Sync waits until everything that was appended before it is on the disk, and returns the place up to which everything
+// is; more may have been appended in the meantime. The model does not wait for it, and neither do packing and writing.
 func (w *Writer) Sync() (Mark, error) {
 	if err := w.Flush(); err != nil {
 		return Mark{}, err

@@ -44,9 +44,8 @@ type call struct {
 	answer  chan Answer
 }
 
-// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is
-// replaced. It comes into the directory under its name when it can be connected to, and not before. The caller
-// calls Close.
+// Listen makes the socket in a run directory, for its owner only. A socket that nobody listens to any more is replaced.
+// It comes into the directory under its name when it can be connected to, and not before. The caller calls Close.
 func Listen(dir string) (*Server, error) {
 	path, done, err := address(dir)
 	if err != nil {
