@@ -11,7 +11,6 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -119,14 +118,14 @@ func newReader(stream io.ReaderAt, size int64, x *index) *Reader {
 			return x.packet(i, &p) != nil || p.Offset+packetHeader+int64(len(p.Name))+p.Stored > size
 		})
 		damage = append(damage,
-			fmt.Errorf("stream: %w: %s, and the index describes %d: it lacks the last %s",
-				ErrTruncated, present.Plural(size, "byte"), end, present.Plural(packets-missing, "packet")))
+			fmt.Errorf("stream: %w: %d bytes, and the index describes %d: the last %d packets are missing",
+				ErrTruncated, size, end, packets-missing))
 	case size > end && x.footer == nil:
-		damage = append(damage, fmt.Errorf("stream: %w: the index ends %s before the stream", ErrTruncated,
-			present.Plural(size-end, "byte")))
+		damage = append(damage, fmt.Errorf("stream: %w: the index ends %d bytes before the stream", ErrTruncated,
+			size-end))
 	case size > end:
-		damage = append(damage, fmt.Errorf("stream: %w: %s that the index does not describe", ErrCorrupt,
-			present.Plural(size-end, "byte")))
+		damage = append(damage, fmt.Errorf("stream: %w: %d bytes that the index does not describe", ErrCorrupt,
+			size-end))
 	}
 	return &Reader{
 		info: Info{Header: x.header, Totals: x.totals, Losses: slices.Clone(x.losses), Gaps: slices.Clone(x.repairs),

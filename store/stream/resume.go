@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 
-	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/label"
 )
@@ -119,8 +118,7 @@ func examine(path string, upTo *Mark) (*Kept, error) {
 	}
 	if err == nil && len(p.index.losses) > 0 {
 		l := p.index.losses[0]
-		err = fmt.Errorf("%w: it lost %s to %s before its end", ErrNotResumable,
-			present.Plural(l.Packets, "packet"), l.Cause)
+		err = fmt.Errorf("%w: %d packets were lost to %s before its end", ErrNotResumable, l.Packets, l.Cause)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
