@@ -31,7 +31,8 @@ var (
 	futexLine = regexp.MustCompile(`^futex\(.*FUTEX_(WAIT|WAKE),`)
 	// The tap waits before the model computes, until the plan is read, and at the end, until the log is written. Every
 	// 100 ms it looks whether it still has to: on a busy machine that is often.
-	looks   = regexp.MustCompile(`^futex\(.*FUTEX_WAIT, .*tv_nsec=100000000}\) = -1 ETIMEDOUT|^poll\(\[{fd=1, events=POLLOUT}`)
+	looks = regexp.MustCompile(`^futex\(.*FUTEX_WAIT, .*tv_nsec=100000000}\) = -1 ETIMEDOUT|` +
+		`^poll\(\[{fd=1, events=POLLOUT}`)
 	wakings = regexp.MustCompile(`^futex\(.*FUTEX_WAKE, `)
 )
 

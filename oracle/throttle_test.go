@@ -14,8 +14,8 @@ import (
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
-// TestThrottledDisk records to a disk of at most 20 MiB/s what is made three times as fast or faster. With the policy block the
-// model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
+// TestThrottledDisk records to a disk of at most 20 MiB/s what is made three times as fast or faster. With the policy
+// block the model waits and nothing is lost; with drop it does not, and what is recorded and what is lost add up. Both
 // processes together take no more memory than was allowed.
 func TestThrottledDisk(t *testing.T) {
 	testenv.Slow(t)

@@ -84,8 +84,8 @@ func (q *request) mayBe(a *ask) bool {
 	return q.Prompt == a.tokens && (q.hash == a.hash || q.unseen) && q.after(a)
 }
 
-// after reports whether a request got its slot after a prompt arrived. The sampler of a slot for embeddings is as old as
-// the server.
+// after reports whether a request got its slot after a prompt arrived. The sampler of a slot for embeddings is as old
+// as the server.
 func (q *request) after(a *ask) bool {
 	if q.embedded != nil || q.LaunchNS == 0 {
 		return a.arrivalNS <= q.PromptNS
@@ -166,7 +166,7 @@ func answers(mine []*ask, s *ggmlhooks.Served, unanswered func() []*request) boo
 			}
 		}
 		if best == nil || first == nil && like > 1 && !strings.Contains(s.Line, `"timings":`) {
-			break // there is none, or nothing tells which of several
+			break // there is none, or several that nothing distinguishes
 		}
 		if first == nil {
 			first = best
@@ -232,8 +232,8 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 		(output == q.Output || output < q.Output && !q.timed && q.Drafted > 0) // behind a stop string
 }
 
-// resign takes the prompt of a request that a thread gives up, with others that share it perhaps: those have their slots
-// still.
+// resign takes the prompt of a request that a thread gives up, with others that share it perhaps: those have their
+// slots still.
 func (r *arrivals) resign(q *request, thread int32, running iter.Seq[*request]) {
 	if q.ask != nil {
 		return

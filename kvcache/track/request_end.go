@@ -37,7 +37,7 @@ func (r *Requests) finish(q *request) error {
 		q.End = q.saidEnd()
 	}
 	if q.ask == nil && !q.cancelled { // no answer to it was seen; who cancels it has no prompt
-		if a := r.only(q); a != nil {
+		if a := r.only(q, unanswered(r)); a != nil {
 			q.take(a)
 			r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })
 		}
@@ -57,12 +57,12 @@ func (r *Requests) finish(q *request) error {
 
 // only is the prompt of a request whose answer was not seen; nil: there is none that is like it, or more than one, or
 // it may be another request's.
-func (r *Requests) only(q *request) *ask {
+func (r *arrivals) only(q *request, open []*request) *ask {
 	all := r.candidates(q)
 	if len(all) != 1 || all[0].doubtful || !q.is(all[0]) {
 		return nil
 	}
-	for _, other := range unanswered(r) {
+	for _, other := range open {
 		if other != q && (other.is(all[0]) || other.mayBe(all[0])) {
 			return nil
 		}
@@ -111,7 +111,8 @@ const (
 func (r *Requests) Tick(now int64) error {
 	return r.hand(func(q *request) bool {
 		waited := now - q.EndNS
-		return waited > patienceLike || waited > patience && (len(r.candidates(q)) == 0 || r.only(q) != nil)
+		return waited > patienceLike ||
+			waited > patience && (len(r.candidates(q)) == 0 || r.only(q, unanswered(r)) != nil)
 	})
 }
 

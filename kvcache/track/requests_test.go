@@ -188,7 +188,7 @@ func TestErased(t *testing.T) {
 	s.evicted(2, 2, -1, s.got[2].AtNS)
 }
 
-// TestLateAnswers: prompts that are alike are told apart by their answers, however late these come on a busy machine.
+// TestLateAnswers: prompts that are alike are distinguished by their answers, however late these come on a busy machine.
 // Where none comes, no request has the arrival of another one.
 func TestLateAnswers(t *testing.T) {
 	s := newTale(t)
@@ -224,8 +224,8 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// TestAlike: requests with the same prompt at a time are those of their own answers, also where an answer is of several,
-// or has no times.
+// TestAlike: requests with the same prompt at a time are those of their own answers, also where an answer is of
+// several, or has no times.
 func TestAlike(t *testing.T) {
 	s := newTale(t)
 	settings := func(seq int32, line string) {

@@ -74,8 +74,8 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	}
 }
 
-// chooser is the slot that chooses from a row of a slot. Those that share its prompt choose from its last row too, all in
-// the order of their numbers.
+// chooser is the slot that chooses from a row of a slot. Those that share its prompt choose from its last row too, all
+// in the order of their numbers.
 func (x *slotContext) chooser(of *slot) *slot {
 	s := of
 	for _, other := range x.slots {

@@ -17,8 +17,8 @@ var runForm = regexp.MustCompile(`^run_[0-9A-Za-z_.-]{1,100}$`)
 // IsRunName reports whether a folder of that name is a run directory.
 func IsRunName(name string) bool { return runForm.MatchString(name) }
 
-// isRun reports whether a path is the directory of a run or a link to it, by its name or, of a copy with another name, by
-// its files: other programs have files of these names, too.
+// isRun reports whether a path is the directory of a run or a link to it, by its name or, of a copy with another name,
+// by its files: other programs have files of these names, too.
 func isRun(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir() && (IsRunName(filepath.Base(path)) || namesRun(filepath.Join(path, ManifestName)) ||
@@ -44,8 +44,9 @@ func namesRun(path string) bool {
 const Folder = "llamatap-runs"
 
 // Find returns the paths of the run directories in a folder, in the folders in it, and in its [Folder], newest first. A
-// link to a run is one of them, unless the run is found itself; other links are not followed. Names begin with the second in which a run began; of one second, and of copies under other names, the run that was
-// sealed last comes first, and before it one that is not sealed.
+// link to a run is one of them, unless the run is found itself; other links are not followed. Names begin with the
+// second in which a run began; of one second, and of copies under other names, the run that was sealed last comes
+// first, and before it one that is not sealed.
 func Find(folder string) []string {
 	var found []string
 	linked := false
@@ -79,8 +80,8 @@ func Find(folder string) []string {
 	return found
 }
 
-// distinct leaves out links to a run that is found itself, and all but one of the links to one that is not. The order is
-// lost.
+// distinct leaves out links to a run that is found itself, and all but one of the links to one that is not. The order
+// is lost.
 func distinct(found []string) []string {
 	byPlace := map[string]string{}
 	for _, path := range found {
