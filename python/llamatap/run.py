@@ -313,6 +313,8 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     damaged = ValueError(f"{path} is damaged: copy the run again, or see llamatap verify {folder}")
     try:
         manifest: dict[str, Any] = json.loads(text)
+        if "manifest_schema_version" in manifest:  # mrm-trace wrote the run
+            return {"files": [{"name": f["path"], "size": f["size_bytes"]} for f in manifest["files"]]}
         version, own = manifest["version"], manifest.get("sha256", "").encode()
         names = {"version", "run_id", "sealed", "files", "sha256"}
         if version not in (1, 2) or manifest.keys() - names or (len(own) == 64) != (version == 2):

@@ -62,3 +62,26 @@ func TestSealed(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignManifest: a run that mrm-trace wrote is sealed, and compared with its own manifest.
+func TestForeignManifest(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"trace.parquet": "abc", ManifestName: `{"manifest_schema_version": "1.0",
+		"run_id": "r1", "created_at_utc": "2026-11-29T18:00:00.123456+00:00", "files": [{"path": "trace.parquet",
+		"size_bytes": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed, err := Sealed(dir)
+	report, wrong := Verify(dir)
+	if !sealed || err != nil || wrong != nil || report.Files != 1 || report.Changed != nil || report.RunID != "r1" || len(Resized(dir)) > 0 {
+		t.Errorf("sealed: %v, %v; %+v, %v; %q", sealed, err, report, wrong, Resized(dir))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "trace.parquet"), []byte("abd"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Verify(dir); err != nil || len(report.Changed) != 1 {
+		t.Errorf("a changed table: %+v, %v", report, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrChanged is returned for files that are not what was recorded.
@@ -144,6 +145,9 @@ func ParseManifest(text []byte) (m Manifest, err error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("read %s: %w", ManifestName, err)
 	}
+	if foreign, ok := foreignManifest(text); ok {
+		return foreign, foreign.checkNames()
+	}
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields() // a damaged key would leave out what it names
 	if m.Version < 1 || m.Version > manifestVersion {
@@ -157,12 +161,39 @@ func ParseManifest(text []byte) (m Manifest, err error) {
 	if m.Version == 1 && m.SHA256 != "" || m.Version > 1 && !m.checkSum(text) {
 		return m, fmt.Errorf("read %s: %w: its checksum is another", ManifestName, ErrChanged)
 	}
+	return m, m.checkNames()
+}
+
+// checkNames refuses names that lead out of the run directory.
+func (m *Manifest) checkNames() error {
 	for _, f := range m.Files {
 		if !filepath.IsLocal(f.Name) {
-			return m, fmt.Errorf("read %s: the file name %q leads out of the run directory", ManifestName, f.Name)
+			return fmt.Errorf("read %s: the file name %q leads out of the run directory", ManifestName, f.Name)
 		}
 	}
-	return m, nil
+	return nil
+}
+
+// foreignManifest reads the manifest of a run that mrm-trace wrote. It has no checksum of its own.
+func foreignManifest(text []byte) (m Manifest, ok bool) {
+	var theirs struct {
+		Version string    `json:"manifest_schema_version"`
+		RunID   string    `json:"run_id"`
+		Created time.Time `json:"created_at_utc"`
+		Files   []struct {
+			Path   string `json:"path"`
+			Size   int64  `json:"size_bytes"`
+			SHA256 string `json:"sha256"`
+		} `json:"files"`
+	}
+	if json.Unmarshal(text, &theirs) != nil || theirs.Version == "" {
+		return m, false
+	}
+	m = Manifest{Version: 1, RunID: theirs.RunID, Sealed: theirs.Created}
+	for _, f := range theirs.Files {
+		m.Files = append(m.Files, File{Name: f.Path, Size: f.Size, SHA256: f.SHA256})
+	}
+	return m, true
 }
 
 // ReadMetadata reads metadata.json of a run directory.
