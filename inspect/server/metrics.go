@@ -34,8 +34,8 @@ func newMetrics(s *Server) *metrics {
 }
 
 var (
-	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed, damaged or cut off.", "model",
-		"state", "level")
+	runInfo = gauge("run_info", "A run that is served; always 1. State is running, sealed, damaged or cut off.",
+		"model", "state", "level")
 	stoppedInfo = gauge("recording_stopped",
 		"A run that was recorded no more while its program went on; always 1.", "cause")
 	logBehind = gauge("log_unread_bytes",

@@ -228,8 +228,9 @@ func (q *request) fits(a *ask, s *ggmlhooks.Served) bool {
 		return !q.unseen && (output < 0 || output == q.Output)
 	}
 	output := number(s.Line, `"predicted_n":`)
-	return (q.Computed == 0 || number(s.Line, `"cache_n":`) == q.Cached && number(s.Line, `"prompt_n":`) == q.Computed) &&
-		(output == q.Output || output < q.Output && !q.timed && q.Drafted > 0) // behind a stop string
+	prompt := number(s.Line, `"cache_n":`) == q.Cached && number(s.Line, `"prompt_n":`) == q.Computed
+	behindStop := output < q.Output && !q.timed && q.Drafted > 0 // a stop string ends the answer, and drafts follow
+	return (q.Computed == 0 || prompt) && (output == q.Output || behindStop)
 }
 
 // resign takes the prompt of a request that a thread gives up, with others that share it perhaps: those have their

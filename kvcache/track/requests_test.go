@@ -188,7 +188,8 @@ func TestErased(t *testing.T) {
 	s.evicted(2, 2, -1, s.got[2].AtNS)
 }
 
-// TestLateAnswers: prompts that are alike are distinguished by their answers, however late these come on a busy machine.
+// TestLateAnswers: prompts that are alike are distinguished by their answers, however late these come on a busy
+// machine.
 // Where none comes, no request has the arrival of another one.
 func TestLateAnswers(t *testing.T) {
 	s := newTale(t)
@@ -229,10 +230,12 @@ func TestLateAnswers(t *testing.T) {
 func TestAlike(t *testing.T) {
 	s := newTale(t)
 	settings := func(seq int32, line string) {
-		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedHTTP, Row: seq, MonoNS: s.heads[seq].arrivalNS, Line: line}))
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedHTTP, Row: seq, MonoNS: s.heads[seq].arrivalNS,
+			Line: line}))
 	}
 	says := func(thread, n int32, line string) {
-		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAnswer, Row: thread, Token: -1, Key: uint64(n), Line: line,
+		s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAnswer, Row: thread, Token: -1, Key: uint64(n),
+			Line:  line,
 			Value: ggmlhooks.ServedLength, MonoNS: s.ns}))
 	}
 	wants := func(id, arrival int64) {

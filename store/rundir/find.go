@@ -21,7 +21,8 @@ func IsRunName(name string) bool { return runForm.MatchString(name) }
 // by its files: other programs have files of these names, too.
 func isRun(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.IsDir() && (IsRunName(filepath.Base(path)) || namesRun(filepath.Join(path, ManifestName)) ||
+	return err == nil && info.IsDir() && (IsRunName(filepath.Base(path)) ||
+		namesRun(filepath.Join(path, ManifestName)) ||
 		namesRun(filepath.Join(path, MetadataName)))
 }
 

@@ -75,7 +75,8 @@ func TestForeignManifest(t *testing.T) {
 	}
 	sealed, err := Sealed(dir)
 	report, wrong := Verify(dir)
-	if !sealed || err != nil || wrong != nil || report.Files != 1 || report.Changed != nil || report.RunID != "r1" || len(Resized(dir)) > 0 {
+	if !sealed || err != nil || wrong != nil || report.Files != 1 || report.Changed != nil ||
+		report.RunID != "r1" || len(Resized(dir)) > 0 {
 		t.Errorf("sealed: %v, %v; %+v, %v; %q", sealed, err, report, wrong, Resized(dir))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "trace.parquet"), []byte("abd"), 0o600); err != nil {
