@@ -22,6 +22,7 @@ func pythonPackage(t *testing.T, args ...string) *exec.Cmd {
 
 // TestPythonPackage runs the package's own tests: its arrays are those of cat, its rows the tokens, its tables whole.
 func TestPythonPackage(t *testing.T) {
+	testenv.NeedTool(t, "llama-batched")
 	cmd := pythonPackage(t, "-W", "error", "-m", "unittest", "discover", "-s",
 		filepath.Join(testenv.Root(t), "python", "tests"))
 	out, err := cmd.CombinedOutput()
