@@ -77,6 +77,15 @@ void * tap_real_find(const char * name) {
     return found;
 }
 
+void * tap_behind(_Atomic(void *) * known, const char * name) {
+    void * real = tap_peek(known);
+    if (real == NULL) {
+        real = tap_real_find(name);
+        tap_poke(known, real);
+    }
+    return real;
+}
+
 void tap_real_missing(char * missing, size_t missing_size) {
     missing[0] = 0;
 #define TAP_REAL_MISSING(ret, name, params) \

@@ -181,6 +181,10 @@ void tap_real_init(void);
 // tap_real_find looks for a function of another library that the tap stands before, NULL where none defines it.
 void * tap_real_find(const char * name);
 
+// TAP_BEHIND is such a function behind one that the tap stands before, looked for once.
+void * tap_behind(_Atomic(void *) * known, const char * name);
+#define TAP_BEHIND(name, symbol) ((__typeof__(&name)) tap_behind(&tap_behind_##name, symbol))
+
 // tap_real_missing writes the names of the entry points that were not found, separated by spaces.
 void tap_real_missing(char * missing, size_t missing_size);
 

@@ -6,9 +6,16 @@
 #include "llama.h"
 #include "tap_state.h"
 
+// FNV-1a of 64 bits.
+#define TAP_HASH_BEGIN 14695981039346656037u
+#define TAP_HASH_PRIME 1099511628211u
+
 static inline bool tap_served_on(void) {
     return tap_on() && (tap.header->config.start.record & TAP_RECORD_REQUESTS) != 0;
 }
+
+// tap_served_send reports a record with a text of n bytes.
+void tap_served_send(struct tap_rec_served * rec, const char * text, size_t n);
 
 // tap_served_call forgets what this thread was choosing: it computes the next batch.
 void tap_served_call(void);

@@ -55,7 +55,7 @@ func (r *arrivals) ask(s *ggmlhooks.Served) {
 // given tokens, is reached by TLS, or not asked over a network.
 func (r *arrivals) candidates(q *request) (all []*ask) {
 	for _, a := range r.asks {
-		if q.is(a) || q.mayBe(a) {
+		if q.like(a) {
 			all = append(all, a)
 		}
 	}
@@ -83,6 +83,9 @@ func (q *request) is(a *ask) bool {
 func (q *request) mayBe(a *ask) bool {
 	return q.Prompt == a.tokens && (q.hash == a.hash || q.unseen) && q.after(a)
 }
+
+// like reports either.
+func (q *request) like(a *ask) bool { return q.is(a) || q.mayBe(a) }
 
 // after reports whether a request got its slot after a prompt arrived. The sampler of a slot for embeddings is as old
 // as the server.

@@ -40,9 +40,10 @@ func (r *Requests) finish(q *request) error {
 		if a := r.only(q, unanswered(r)); a != nil {
 			q.take(a)
 			r.asks = slices.DeleteFunc(r.asks, func(one *ask) bool { return one == a })
-		}
-		for _, a := range r.candidates(q) {
-			a.doubtful = q.ask == nil
+		} else {
+			for _, a := range r.candidates(q) {
+				a.doubtful = true
+			}
 		}
 	}
 	if q.own >= 0 { // whether it wanted what its slot held is known now
@@ -63,7 +64,7 @@ func (r *arrivals) only(q *request, open []*request) *ask {
 		return nil
 	}
 	for _, other := range open {
-		if other != q && (other.is(all[0]) || other.mayBe(all[0])) {
+		if other != q && other.like(all[0]) {
 			return nil
 		}
 	}
