@@ -60,12 +60,12 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 
 // run runs a command and returns what it printed, also where it failed.
 func run(cmd *exec.Cmd) (stdout, stderr []byte, err error) {
-	var out, output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &output
+	var outText, errText bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &outText, &errText
 	if err = runChild(cmd); err != nil {
-		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(output.Bytes()))
+		err = fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(errText.Bytes()))
 	}
-	return out.Bytes(), output.Bytes(), err
+	return outText.Bytes(), errText.Bytes(), err
 }
 
 // Run is llamatap run of this binary, with what tap asks for recorded.

@@ -93,8 +93,8 @@ func visit(ctx context.Context, item *Item, seed uint64, dir string) (v Visit, e
 
 // measured runs a measuring process to its end. Variables of the tap do not reach it: what is measured is in the plan.
 func measured(cmd *exec.Cmd) ([]byte, error) {
-	var out, output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &output
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool {
@@ -104,13 +104,13 @@ func measured(cmd *exec.Cmd) ([]byte, error) {
 	err := runChild(cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == statusLossy {
-		return out.Bytes(), nil
+		return stdout.Bytes(), nil
 	}
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(output.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimPrefix(lines[len(lines)-1], "llamatap: "))
 	}
-	return out.Bytes(), nil
+	return stdout.Bytes(), nil
 }
 
 // read reads a measuring process's lines.
