@@ -55,7 +55,7 @@ func (r *arrivals) ask(s *ggmlhooks.Served) {
 // given tokens, is reached by TLS, or not asked over a network.
 func (r *arrivals) candidates(q *request) (all []*ask) {
 	for _, a := range r.asks {
-		if q.like(a) {
+		if a.like(q) {
 			all = append(all, a)
 		}
 	}
@@ -84,8 +84,8 @@ func (q *request) mayBe(a *ask) bool {
 	return q.Prompt == a.tokens && (q.hash == a.hash || q.unseen) && q.after(a)
 }
 
-// like reports either.
-func (q *request) like(a *ask) bool { return q.is(a) || q.mayBe(a) }
+// like reports whether a prompt is, or may be, the request's.
+func (a *ask) like(q *request) bool { return q.is(a) || q.mayBe(a) }
 
 // after reports whether a request got its slot after a prompt arrived. The sampler of a slot for embeddings is as old
 // as the server.

@@ -64,7 +64,7 @@ func (r *arrivals) only(q *request, open []*request) *ask {
 		return nil
 	}
 	for _, other := range open {
-		if other != q && other.like(all[0]) {
+		if other != q && all[0].like(other) {
 			return nil
 		}
 	}
