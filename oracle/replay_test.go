@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/kvcache"
@@ -168,40 +169,44 @@ func wantReport(t *testing.T, text string, rows []bench.ReplayRow) {
 }
 
 // TestPromptsOfTokens asks with token ids in place of a text: one prompt, several, with cache_prompt behind a long one,
-// and within texts, which are no such prompts.
+// in chunks of a byte, and within texts, which are no such prompts.
 func TestPromptsOfTokens(t *testing.T) {
 	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "2048", "-b", "2048", "-t", "1", "--no-webui",
 		"--override-kv", "llama.context_length=int:2048")
 	text := `,"n_predict":2,"ignore_eos":true}`
 	ids := strings.Repeat("7,          ", 1499) + "7" // more than is received at once
+	bodies := []io.Reader{iotest.OneByteReader(strings.NewReader(`{"prompt":[700,701,702]` + text))}
 	for _, body := range []string{
 		`{"prompt": [ 500,501 , 502]` + text, `{"prompt":[[600,601],[602]]` + text,
 		`{"prompt":[` + ids + `],"cache_prompt":false` + text, `{"prompt":[` + ids + `],"cache_prompt" : false` + text,
 		`{"prompt":[500,"func",502]` + text, `{"prompt":"\"prompt\":[1,2]"` + text,
 	} {
-		response, err := http.Post(s.url+"/completion", "application/json", strings.NewReader(body))
+		bodies = append(bodies, strings.NewReader(body))
+	}
+	for i, body := range bodies {
+		response, err := http.Post(s.url+"/completion", "application/json", body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if said, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK {
-			t.Fatalf("%.40s: %s", body, said)
+			t.Fatalf("request %d: %s", i, said)
 		}
 		response.Body.Close()
 	}
 	records := s.recordedRequests(t)
-	if len(records) != 7 {
+	if len(records) != 8 {
 		t.Fatalf("%d records", len(records))
 	}
 	for i, q := range records {
-		arrived := i != 5 // of texts and ids in one prompt
+		arrived := i != 6 // of texts and ids in one prompt
 		if (q.ArrivalNS != 0) != arrived || (q.End == kvcache.EndLength) != arrived || q.Output != 2 {
 			t.Errorf("request %d: %+v", i, q)
 		}
-		if off := i == 4; (q.Cause == kvcache.CauseOff) != off || off && q.Again != 1499 {
+		if off := i == 5; (q.Cause == kvcache.CauseOff) != off || off && q.Again != 1499 {
 			t.Errorf("request %d: %s, %d tokens", i, kvcache.CauseName(q.Cause), q.Again)
 		}
 	}
-	if a, b := records[1], records[2]; a.ArrivalNS != b.ArrivalNS || a.Prompt+b.Prompt != 3 {
+	if a, b := records[2], records[3]; a.ArrivalNS != b.ArrivalNS || a.Prompt+b.Prompt != 3 {
 		t.Errorf("two prompts of a request: %+v, %+v", a, b)
 	}
 }

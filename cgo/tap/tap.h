@@ -21,6 +21,7 @@
 #include "tap_sched.h"
 #include "tap_turn.h"
 #include "tap_http.h"
+#include "tap_ids.h"
 #include "tap_served.h"
 #include "tap_init.h"
 

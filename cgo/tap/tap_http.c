@@ -170,21 +170,10 @@ static bool skips(const struct tap_http * http) {
     return http->depth != 1 || (!http->key && (!http->scalar || http->line_used == UINT16_MAX));
 }
 
-void tap_http_read(struct tap_http * http, const char * data, size_t n) {
-    for (size_t i = 0; i < n && http->part != TAP_HTTP_PAST; i++) {
-        if (http->part == TAP_HTTP_SIZE) {
-            size(http, data[i]);
-            continue;
-        }
-        if (http->part != TAP_HTTP_BODY) {
-            if (data[i] == '\n') {
-                end_line(http);
-            } else {
-                add(http, data[i]);
-            }
-            continue;
-        }
-        if (http->string && !http->escaped && !http->chunked && skips(http)) { // most of a body
+// piece takes in bytes of the body that follow each other.
+static void piece(struct tap_http * http, const char * data, size_t n) {
+    for (size_t i = 0; i < n && http->part == TAP_HTTP_BODY; i++) {
+        if (http->string && !http->escaped && skips(http)) { // most of a body
             while (i < n && data[i] != '"' && data[i] != '\\') {
                 i++;
             }
@@ -193,8 +182,28 @@ void tap_http_read(struct tap_http * http, const char * data, size_t n) {
             }
         }
         body(http, data[i]);
-        if (http->chunked && http->part == TAP_HTTP_BODY && --http->left == 0) {
-            http->part = TAP_HTTP_SIZE;
+    }
+}
+
+void tap_http_read(struct tap_http * http, const char * data, size_t n, void (*next)(const char *, size_t)) {
+    for (size_t i = 0; i < n && http->part != TAP_HTTP_PAST; i++) {
+        if (http->part == TAP_HTTP_SIZE) {
+            size(http, data[i]);
+        } else if (http->part != TAP_HTTP_BODY) {
+            if (data[i] == '\n') {
+                end_line(http);
+            } else {
+                add(http, data[i]);
+            }
+        } else {
+            const size_t run = http->chunked && http->left < n - i ? (size_t) http->left : n - i;
+            piece(http, data + i, run);
+            next(data + i, run);
+            i += run - 1;
+            http->left -= http->chunked ? run : 0;
+            if (http->chunked && http->left == 0 && http->part == TAP_HTTP_BODY) {
+                http->part = TAP_HTTP_SIZE;
+            }
         }
     }
 }

@@ -31,8 +31,9 @@ struct tap_http {
     char     text[1024];    // what was found, see tap_rec_served
 };
 
-// tap_http_read takes in the bytes that were received next.
-void tap_http_read(struct tap_http * http, const char * data, size_t n);
+// tap_http_read takes in the bytes that were received next, and hands on those of the body, without what is between its
+// chunks, in pieces.
+void tap_http_read(struct tap_http * http, const char * data, size_t n, void (*body)(const char *, size_t));
 
 // tap_http_off reports whether the body says cache_prompt: false.
 bool tap_http_off(const struct tap_http * http);

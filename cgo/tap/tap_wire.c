@@ -4,6 +4,7 @@
 // an answer is reported.
 #define _GNU_SOURCE
 #include "tap_http.h"
+#include "tap_ids.h"
 #include "tap_real.h"
 #include "tap_served.h"
 
@@ -20,12 +21,7 @@ static TAP_OWN struct {
     bool    asked;   // a prompt of it was tokenized
     bool    left;    // an answer was begun
     bool    afresh;  // it does not want what its slot holds
-    struct { // a prompt of token ids that is being received
-        uint32_t state, depth, n; // see tap_wire_ids; open brackets; tokens so far
-        uint32_t keys; // that begin like what came since a quote, a bit each
-        uint64_t hash, id;
-        bool digits;
-    } ids;
+    struct tap_ids ids;
     struct tap_http * http; // what it says of itself; NULL: there is no memory for it
     bool    said;    // … was reported
     int     closing; // 1 + the connection that sends nothing any more; 0: none
@@ -90,92 +86,6 @@ static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
     return found;
 }
 
-// What a key that is followed by token ids is called.
-static const char * const tap_ids_keys[] = {"\"prompt\"", "\"input\"", "\"content\""};
-enum { TAP_IDS_KEYS = sizeof(tap_ids_keys) / sizeof(tap_ids_keys[0]), TAP_IDS_ANY = (1 << TAP_IDS_KEYS) - 1 };
-
-// tap_wire_quote begins to look for a key where c is a quote.
-static void tap_wire_quote(char c) {
-    tap_wire.ids.state = c == '"';
-    tap_wire.ids.keys = TAP_IDS_ANY;
-}
-
-// tap_wire_key takes the next character of what may be a key; true: it is the last one of it.
-static bool tap_wire_key(char c) {
-    const uint32_t at = tap_wire.ids.state++;
-    for (int k = 0; k < TAP_IDS_KEYS; k++) {
-        if ((tap_wire.ids.keys >> k & 1) == 0) {
-            continue;
-        }
-        if (tap_ids_keys[k][at] != c) {
-            tap_wire.ids.keys &= ~(1u << k);
-        } else if (tap_ids_keys[k][at + 1] == 0) {
-            return true;
-        }
-    }
-    if (tap_wire.ids.keys == 0) {
-        tap_wire_quote(c);
-    }
-    return false;
-}
-
-// tap_wire_ids finds prompts that are given as token ids, in pieces of an HTTP request's body: "prompt": [1, 2, 3], or
-// several of them in a list; of embeddings, "input" or "content". llama-server computes these as they are, and
-// tokenizes nothing. Within a text the quotes would be escaped.
-static void tap_wire_ids(const char * data, size_t n) {
-    enum tap_ids { TAP_IDS_COLON = 16 /* longer than a key */, TAP_IDS_LIST, TAP_IDS_WITHIN };
-    for (size_t i = 0; i < n; i++) {
-        const char c = data[i];
-        if (tap_wire.ids.state < TAP_IDS_COLON) {
-            if (tap_wire.ids.state == 0) { // most of a body
-                const char * next = memchr(data + i, '"', n - i);
-                if (next == NULL) {
-                    return;
-                }
-                i = (size_t) (next - data);
-                tap_wire_quote(*next);
-                continue;
-            }
-            if (tap_wire_key(c)) {
-                tap_wire.ids.state = TAP_IDS_COLON;
-            }
-            continue;
-        }
-        if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
-            continue;
-        }
-        if (tap_wire.ids.state == TAP_IDS_COLON && c == ':') {
-            tap_wire.ids.state = TAP_IDS_LIST;
-            tap_wire.ids.depth = 0;
-        } else if (tap_wire.ids.state >= TAP_IDS_LIST && c == '[') {
-            tap_wire.ids.state = TAP_IDS_WITHIN;
-            tap_wire.ids.depth++;
-            tap_wire.ids.hash = TAP_HASH_BEGIN;
-            tap_wire.ids.id = tap_wire.ids.n = 0;
-            tap_wire.ids.digits = false;
-        } else if (tap_wire.ids.state == TAP_IDS_WITHIN && c >= '0' && c <= '9') {
-            tap_wire.ids.id = 10 * tap_wire.ids.id + (uint64_t) (c - '0');
-            tap_wire.ids.digits = true;
-        } else if (tap_wire.ids.state == TAP_IDS_WITHIN && (c == ',' || c == ']')) {
-            if (tap_wire.ids.digits) {
-                tap_wire.ids.hash = (tap_wire.ids.hash ^ (uint32_t) tap_wire.ids.id) * TAP_HASH_PRIME;
-                tap_wire.ids.n++;
-            }
-            tap_wire.ids.id = 0;
-            tap_wire.ids.digits = false;
-            if (c == ']') {
-                if (tap_wire.ids.n > 0) {
-                    tap_wire_ask(tap_wire.ids.hash, tap_wire.ids.n);
-                }
-                tap_wire.ids.n = 0;
-                tap_wire.ids.state = --tap_wire.ids.depth > 0 ? TAP_IDS_WITHIN : 0;
-            }
-        } else {
-            tap_wire_quote(c);
-        }
-    }
-}
-
 // tap_wire_name copies the first key with a text that begins so; nothing where it does not fit.
 static size_t tap_wire_name(char * to, size_t room, const char * data, size_t n, const char * begin) {
     const char * at = memmem(data, n, begin, strlen(begin)), * last = data + n;
@@ -232,17 +142,18 @@ static struct tap_http * tap_http_new(void) {
     return http;
 }
 
+static void tap_wire_body(const char * data, size_t n) { tap_ids_read(&tap_wire.ids, data, n, tap_wire_ask); }
+
 // tap_wire_head reads what a request says of itself, and reports it once.
 static void tap_wire_head(const char * data, size_t n) {
     struct tap_http * http = tap_wire.http;
-    tap_http_read(http, data, n);
+    tap_http_read(http, data, n, tap_wire_body);
     if (!tap_wire.afresh && tap_http_off(http)) {
         if (tap_wire.asked) { // it follows prompts of token ids
             tap_wire_ask(0, 0);
         }
         tap_wire.afresh = true;
     }
-    tap_wire_ids(data, n);
     if (!tap_wire.said && http->part == TAP_HTTP_PAST) {
         struct tap_rec_served head = {
             .kind = TAP_SERVED_HTTP, .mono_ns = (uint64_t) tap_wire.arrived, .row = (int32_t) syscall(SYS_gettid),
@@ -265,7 +176,7 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
     if (tap_wire.arrived == 0 || tap_wire.left) {
         tap_wire.arrived = tap_now();
         tap_wire.asked = tap_wire.left = tap_wire.afresh = tap_wire.said = false;
-        tap_wire.ids.state = 0;
+        tap_wire.ids = (struct tap_ids) {0};
         if (tap_wire.http != NULL || (tap_wire.http = tap_http_new()) != NULL) {
             memset(tap_wire.http, 0, offsetof(struct tap_http, name));
         }

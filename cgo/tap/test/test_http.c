@@ -1,6 +1,8 @@
 // test_http.c: requests as they may arrive, cut into pieces at every place.
 #define _GNU_SOURCE
 #include "../tap_http.h"
+#include "../tap_ids.h"
+#include "../tap_served.h"
 #include "harness.h"
 
 #include <string.h>
@@ -34,6 +36,29 @@ static const struct { const char * name, * request, * want; bool off; } cases[] 
      "path /completion\ntop_p 1e-3\n", false},
 };
 
+// Prompts of the tokens 12, 345 and 6.
+static const char * const of_ids[] = {
+    "POST /completion HTTP/1.1\n\n{\"stop\":[5],\"prompt\" : [12, 345,6 ],\"seed\":7}",
+    "POST /completion HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "d\r\n{\"prompt\":[12\r\n3\r\n,34\r\n1\r\n5\r\n0c\r\n,6],\"top_k\":\r\n2\r\n4}\r\n0\r\n\r\n",
+};
+
+static struct tap_ids ids;
+static uint32_t prompts;
+
+static void found(uint64_t hash, uint32_t n) {
+    const uint32_t tokens[] = {12, 345, 6};
+    uint64_t want = TAP_HASH_BEGIN;
+    for (int i = 0; i < 3; i++) {
+        want = (want ^ tokens[i]) * TAP_HASH_PRIME;
+    }
+    CHECK(n == 3 && hash == want, "a prompt of %u tokens", n);
+    prompts++;
+}
+
+static void body(const char * data, size_t n) { tap_ids_read(&ids, data, n, found); }
+static void ignored(const char * data, size_t n) { (void) data, (void) n; }
+
 int main(void) {
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         test_case("http: %s", cases[i].name);
@@ -42,9 +67,10 @@ int main(void) {
             for (size_t step = 1; step <= n; step += n - 1) { // the rest in bytes, or at once
                 static struct tap_http http;
                 memset(&http, 0, offsetof(struct tap_http, name));
-                tap_http_read(&http, cases[i].request, first);
+                tap_http_read(&http, cases[i].request, first, ignored);
                 for (size_t at = first; at < n; at += step) {
-                    tap_http_read(&http, cases[i].request + at, at + step < n ? step : n - at);
+                    tap_http_read(&http, cases[i].request + at, at + step < n ? step : n - at,
+                                  ignored);
                 }
                 CHECK(http.used == strlen(cases[i].want) && memcmp(http.text, cases[i].want, http.used) == 0,
                       "cut at %zu: %.*s", first, http.used, http.text);
@@ -53,6 +79,19 @@ int main(void) {
         }
         test_end();
     }
+    test_case("http: token ids");
+    for (size_t i = 0; i < sizeof(of_ids) / sizeof(of_ids[0]); i++) {
+        const size_t n = strlen(of_ids[i]);
+        for (size_t first = 0; first <= n; first++) {
+            struct tap_http http = {0};
+            ids = (struct tap_ids) {0};
+            prompts = 0;
+            tap_http_read(&http, of_ids[i], first, body);
+            tap_http_read(&http, of_ids[i] + first, n - first, body);
+            CHECK(prompts == 1, "cut at %zu: %u prompts", first, prompts);
+        }
+    }
+    test_end();
     test_case("http: random bytes");
     uint64_t rng = 1;
     for (int round = 0; round < 2000; round++) {
@@ -64,7 +103,7 @@ int main(void) {
         for (size_t i = rng_below(&rng, head); i < sizeof(bytes); i++) {
             bytes[i] = some[rng_below(&rng, sizeof(some))];
         }
-        tap_http_read(&http, bytes, sizeof(bytes));
+        tap_http_read(&http, bytes, sizeof(bytes), ignored);
         CHECK(http.used <= sizeof(http.text), "%u bytes", http.used);
     }
     test_end();
