@@ -54,6 +54,7 @@ func kernels(t *testing.T) []kernel {
 func TestKernels(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedBinary(t)
+	testenv.NeedTool(t, "llama-completion") // what it preloads is compiled here: a machine cannot write to this file system
 	machine, root := newMachine(t), testenv.Root(t)
 	only := regexp.MustCompile(os.Getenv("LLAMATAP_VM_ONLY")) // of kernel/package
 	for _, k := range kernels(t) {
