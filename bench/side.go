@@ -58,6 +58,15 @@ func ParseRates(stderr []byte) (prefill, decode float64, err error) {
 	return prefill, decode, err
 }
 
+// runChild runs a program to its end.
+func runChild(cmd *exec.Cmd) error {
+	ended, err := StartChild(cmd)
+	if err != nil {
+		return err
+	}
+	return <-ended
+}
+
 // run runs a command and returns what it printed, also where it failed.
 func run(cmd *exec.Cmd) (stdout, stderr []byte, err error) {
 	var outText, errText bytes.Buffer

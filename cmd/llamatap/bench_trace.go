@@ -135,11 +135,10 @@ func startServer(ctx context.Context, command []string) (url string, end func() 
 	var said lastBytes
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
+	exited, err := bench.StartChild(cmd)
+	if err != nil {
 		return "", nil, err
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
 	end = func() error {
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := <-exited; err != nil && !errors.As(err, new(*exec.ExitError)) {
