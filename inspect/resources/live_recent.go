@@ -39,9 +39,9 @@ type rowKey struct {
 
 // recent is the newest part of what a Sum adds up, by seconds of the events' own times.
 type recent struct {
-	seconds [maxHistory]second // by Unix second modulo maxHistory
-	pending map[rowKey]int64   // ns of nodes of the execution whose events are being read
-	last    int64              // end of the newest execution, Unix ns
+	seconds [maxHistory + 1]second // the last whole ones and the one that goes on, by Unix second modulo their number
+	pending map[rowKey]int64       // ns of nodes of the execution whose events are being read
+	last    int64                  // end of the newest execution, Unix ns
 	experts map[int32]int64
 	texts   []*TokenText
 }
@@ -100,7 +100,7 @@ func newRecent() *recent { return &recent{pending: map[rowKey]int64{}, experts: 
 // at is the second of a time; nil where it is longer ago than the history reaches.
 func (r *recent) at(unixNS int64) *second {
 	unix := unixNS / 1e9
-	s := &r.seconds[unix%maxHistory]
+	s := &r.seconds[unix%int64(len(r.seconds))]
 	switch {
 	case s.unix > unix:
 		return nil
@@ -218,9 +218,9 @@ func (r *recent) speed(end, first int64) *Speed {
 	} else {
 		s.Recent, s.Prompt = 0, 0
 	}
-	for unix := max(end/1e9-maxHistory+1, first/1e9); unix < end/1e9; unix++ {
+	for unix := max(end/1e9-maxHistory, first/1e9); unix < end/1e9; unix++ {
 		n := int64(0)
-		if of := r.seconds[unix%maxHistory]; of.unix == unix {
+		if of := r.seconds[unix%int64(len(r.seconds))]; of.unix == unix {
 			n = of.tokens
 		}
 		s.History = append(s.History, n)

@@ -135,6 +135,15 @@ func TestSpeed(t *testing.T) {
 	if got := r.speed(last, l.Sum.first).History; !slices.Equal(got, []int64{1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}) {
 		t.Errorf("by the second: %v", got)
 	}
+	long := newRecent()
+	for second := range int64(70) {
+		e := &resource.Graph{Phase: phaseDecode, Tokens: int(second)}
+		e.UnixNS = second * 1e9
+		long.graph(e)
+	}
+	if got := long.speed(long.last, 0).History; len(got) != 60 || got[0] != 9 || got[59] != 68 {
+		t.Errorf("of the last 60 whole seconds: %v", got)
+	}
 	shares := r.shares(last)
 	for key, want := range map[rowKey]float64{{byComponent, "attention"}: 0.3, {byComponent, "mlp"}: 0.4,
 		{byLayer, "none"}: 0.2, {byLayer, "1"}: 0.35, {byOp, "SOFT_MAX"}: 0.1} {
