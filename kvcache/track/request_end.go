@@ -71,19 +71,28 @@ func (r *arrivals) only(q *request, open []*request) *ask {
 	return all[0]
 }
 
-// Live counts the requests that have a slot, and the prompts that were tokenized and have none: those that no request
-// has taken, but for those of requests that go on, which take theirs when they are answered.
+// Live counts the requests that have a slot, and the prompts that were tokenized and have none. Requests take theirs
+// when they are answered: until then one has a prompt that is like its own, or, before its own was computed, the oldest
+// one that is left. Several answers to a prompt have one.
 func (r *Requests) Live() (running, waiting int) {
-	untaken := 0
-	for _, q := range unanswered(r) {
-		if q.ask == nil {
-			untaken++
+	taken := map[*ask]int{}
+	take := func(fits func(*ask) bool) bool {
+		i := slices.IndexFunc(r.asks, func(a *ask) bool { return fits(a) && taken[a] < a.answers() })
+		if i >= 0 {
+			taken[r.asks[i]]++
 		}
+		return i >= 0
+	}
+	rest := slices.DeleteFunc(unanswered(r), func(q *request) bool {
+		return take(func(a *ask) bool { return a.like(q) })
+	})
+	for range rest {
+		take(func(*ask) bool { return true })
 	}
 	for range r.running {
 		running++
 	}
-	return running, max(0, len(r.asks)-untaken)
+	return running, len(r.asks) - len(taken)
 }
 
 // Holds reports whether a request of which Done was not called yet has, or may have, a part in a segment.

@@ -286,6 +286,36 @@ func TestAlike(t *testing.T) {
 	wants(3, several)
 }
 
+// TestWaiting: several answers to a prompt take that one, and no other that waits.
+func TestWaiting(t *testing.T) {
+	s := newTale(t)
+	wants := func(running, waiting int) {
+		t.Helper()
+		if r, w := s.Live(); r != running || w != waiting {
+			t.Errorf("%d run and %d wait, want %d and %d", r, w, running, waiting)
+		}
+	}
+	several := func(seq int32, tokens ...int32) {
+		s.heads[seq] = head{arrivalNS: s.ns, RequestSaid: kvcache.RequestSaid{Settings: `{"n":2}`}}
+		s.arrive(seq, tokens...)
+	}
+	several(0, 5, 6)
+	several(2, 8, 9)
+	wants(0, 2)
+	s.launch(0)
+	s.launch(1)
+	wants(2, 1) // before the prompt is computed
+	s.compute(0, 0, 5, 6)
+	s.compute(1, 0, 5, 6)
+	s.arrive(4, 7)
+	wants(2, 2)
+	s.launch(2)
+	s.launch(3)
+	s.compute(2, 0, 8, 9)
+	s.compute(3, 0, 8, 9)
+	wants(4, 1)
+}
+
 // TestSharers: slots that share a prompt choose in the order of their numbers, also where the one that computes it is
 // not the first.
 func TestSharers(t *testing.T) {
