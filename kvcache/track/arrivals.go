@@ -25,6 +25,7 @@ type ask struct {
 	arrivalNS int64
 	off       bool // it does not want what its slot holds
 	doubtful  bool // it may be that of a request which was handed on without one
+	left      bool // its client does not wait for the answer any more
 	given     int  // answers to it so far
 	said      kvcache.RequestSaid
 }
@@ -242,7 +243,11 @@ func (r *arrivals) resign(q *request, thread int32, running iter.Seq[*request]) 
 	if q.ask != nil {
 		return
 	}
-	if at := slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread }); at >= 0 {
+	at := slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread && a.like(q) })
+	if at < 0 { // its prompt is not computed yet
+		at = slices.IndexFunc(r.asks, func(a *ask) bool { return a.thread == thread })
+	}
+	if at >= 0 {
 		q.take(r.asks[at])
 		r.asks = slices.Delete(r.asks, at, at+1)
 		return

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"math"
 	"slices"
 
 	"github.com/llamatap/llamatap/kvcache"
@@ -120,10 +121,35 @@ const (
 // Tick hands on requests whose answers did not come. now is CLOCK_MONOTONIC in nanoseconds.
 func (r *Requests) Tick(now int64) error {
 	return r.hand(func(q *request) bool {
-		waited := now - q.EndNS
+		waited := now - r.over(q)
 		return waited > patienceLike ||
 			waited > patience && (len(r.candidates(q)) == 0 || r.only(q, unanswered(r)) != nil)
 	})
+}
+
+// over is when everything had ended that was asked together with a request: their one answer is sent then. Where some
+// of it runs, or waits for a slot, that is not yet, unless the client has left.
+func (r *Requests) over(q *request) int64 {
+	ns, open := q.EndNS, unanswered(r)
+	for _, a := range r.candidates(q) {
+		for _, b := range r.asks {
+			if b.thread != a.thread || b.left || b == a && a.answers() == 1 {
+				continue
+			}
+			end := int64(math.MaxInt64)
+			for _, other := range open {
+				switch {
+				case !b.like(other):
+				case other.EndNS == 0:
+					return math.MaxInt64
+				case end == math.MaxInt64 || other.EndNS > end:
+					end = other.EndNS
+				}
+			}
+			ns = max(ns, end)
+		}
+	}
+	return ns
 }
 
 // hand hands on those of the requests that left their slots of which that is true.

@@ -286,6 +286,61 @@ func TestAlike(t *testing.T) {
 	wants(3, several)
 }
 
+// TestTogether: the answer to several prompts comes when the last of them is computed, however long the first one has
+// waited for it by then.
+func TestTogether(t *testing.T) {
+	s := newTale(t)
+	ask := func(thread int32, prompts ...[]int32) {
+		at := s.ns
+		for _, tokens := range prompts {
+			s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAsk, Row: thread, Value: uint32(len(tokens)),
+				Key: ggmlhooks.PromptHash(tokens), MonoNS: at}))
+		}
+	}
+	compute := func(tokens ...int32) {
+		s.launch(0)
+		s.compute(0, 0, tokens...)
+		s.ns += 2 * patienceLike
+		s.sampler(0) // it leaves its slot
+		s.do(s.Tick(s.ns))
+		s.ns += 2 * patienceLike
+		s.do(s.Tick(s.ns))
+	}
+	s.ns = 1
+	ask(3, []int32{5, 6}, []int32{7})
+	compute(5, 6) // the other one waits for the slot
+	s.launch(0)
+	s.compute(0, 0, 7)
+	s.ns += 2 * patienceLike
+	s.do(s.Tick(s.ns)) // … and runs
+	s.sampler(0)
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedAnswer, Row: 3, Token: -1, Key: 2,
+		Line: `"timings":{"cache_n":0,"prompt_n":2,"predicted_n":1}`, Value: ggmlhooks.ServedLength, MonoNS: s.ns}))
+	for id := range int64(2) {
+		if q, known := s.got[id]; !known || q.ArrivalNS != 1 || q.End != kvcache.EndLength {
+			t.Errorf("request %d, %v, arrived at %d and ended by %d, want 1 and %d", id, known, q.ArrivalNS, q.End,
+				kvcache.EndLength)
+		}
+	}
+	at := s.ns
+	ask(4, []int32{8, 9}, []int32{7})
+	s.launch(0)
+	s.compute(0, 0, 8, 9)
+	s.sampler(0)
+	s.launch(0)
+	s.compute(0, 0, 7)
+	s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedLine, Row: 4, MonoNS: s.ns,
+		Line: "srv          stop: cancel task, id_task = 1"}))
+	s.sampler(0)
+	s.do(s.Tick(s.ns + 2*patience))
+	for id, end := range map[int64]kvcache.RequestEnd{2: kvcache.EndUnknown, 3: kvcache.EndCancelled} {
+		if q, known := s.got[id]; !known || q.ArrivalNS != at || q.End != end {
+			t.Errorf("the client left: request %d, %v, arrived at %d and ended by %d, want %d and %d", id, known,
+				q.ArrivalNS, q.End, at, end)
+		}
+	}
+}
+
 // TestWaiting: several answers to a prompt take that one, and no other that waits.
 func TestWaiting(t *testing.T) {
 	s := newTale(t)

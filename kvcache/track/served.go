@@ -134,6 +134,9 @@ func (r *Requests) line(s *ggmlhooks.Served) error {
 	}
 	x := r.served
 	if l.what == lineCancel || l.what == lineError {
+		for _, a := range r.asks {
+			a.left = a.left || l.what == lineCancel && a.thread == s.Row
+		}
 		for _, slot := range x.slots {
 			if q := slot.now; q != nil && q.Task == l.task {
 				q.cancelled, q.failed = q.cancelled || l.what == lineCancel, q.failed || l.what == lineError
