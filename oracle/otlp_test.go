@@ -353,7 +353,8 @@ func TestTraceParents(t *testing.T) {
 	var asked sync.Map // ids of answers by the model that was asked for
 	for client := range clients {
 		all.Go(func() {
-			connection := &http.Client{Transport: &http.Transport{}} // of its own, kept
+			// of its own, kept
+			connection := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
 			for i := range each {
 				n := 1 + client*each + i
 				path := "/v1/chat/completions"
@@ -375,6 +376,9 @@ func TestTraceParents(t *testing.T) {
 				if i != 2 { // the third of each connection has none
 					ask.Header.Set("traceparent", fmt.Sprintf("00-%032x-%016x-01", 1000+n, 2000+n))
 					ask.Header.Set("tracestate", fmt.Sprintf("n=%d", n))
+				}
+				if i == 0 || i == 3 { // the server is asked whether the body may come
+					ask.Header.Set("Expect", "100-continue")
 				}
 				response, err := connection.Do(ask)
 				if err != nil {

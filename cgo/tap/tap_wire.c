@@ -60,6 +60,13 @@ static bool tap_wire_has(const char * data, size_t n, const char * text) {
     return memmem(data, n, text, strlen(text)) != NULL;
 }
 
+// tap_wire_continues reports whether a piece says that the rest of the request may follow. Its empty line comes alone.
+static bool tap_wire_continues(const char * data, size_t n) {
+    static const char more[] = "HTTP/1.1 100";
+    return (n >= sizeof(more) - 1 && memcmp(data, more, sizeof(more) - 1) == 0) ||
+        (n == 2 && memcmp(data, "\r\n", 2) == 0);
+}
+
 // tap_wire_ends counts why generation ended, as answers of llama-server's four interfaces name it. Quotes within
 // generated text are escaped, so that it cannot look like that. In /responses parts of an answer have a status as well.
 static uint32_t tap_wire_ends(const char * data, size_t n, uint32_t * all) {
@@ -189,9 +196,8 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
 
 ssize_t send(int fd, const void * data, size_t size, int flags) {
     if (tap_wire.arrived != 0 && tap_served_on()) {
-        static const char more[] = "HTTP/1.1 100"; // and the rest of the request follows
         const bool first = !tap_wire.left;
-        tap_wire.left |= size < sizeof(more) || memcmp(data, more, sizeof(more) - 1) != 0;
+        tap_wire.left |= !tap_wire_continues(data, size);
         struct tap_rec_served rec = {
             .kind = TAP_SERVED_ANSWER, .mono_ns = (uint64_t) tap_now(), .row = (int32_t) syscall(SYS_gettid),
             .ctx = UINT32_MAX, .token = -1,
