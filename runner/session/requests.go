@@ -28,6 +28,7 @@ type requests struct {
 	export   *otlp.Exporter   // nil: they are not exported
 	exported string           // where to
 	caches   *kv              // nil: cells are not followed
+	looked   int64            // when tick was called last: what was published before that has been read since
 	observed int64            // when the exporter saw how the run is
 	out      *track.Publisher // of KV events; nil: nobody gets them
 }
@@ -127,7 +128,8 @@ func (q *requests) tick() error {
 		return nil
 	}
 	now := stream.MonoNS()
-	err := errors.Join(q.Tick(now), q.table.Settle())
+	err := errors.Join(q.Tick(q.looked), q.table.Settle())
+	q.looked = now
 	if now-q.observed >= observeEvery {
 		q.observed = now
 		q.observe()
