@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/kvcache"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -76,6 +77,8 @@ type ctlAnswer struct {
 		Execs   uint64  `json:"executions"`
 		Packets uint64  `json:"packets"`
 		Level   string  `json:"level"`
+
+		Requests kvcache.RequestsNow `json:"requests"`
 
 		Steering  rundir.Steering   `json:"steering"`
 		Sequences []rundir.Steering `json:"steered_sequences"`

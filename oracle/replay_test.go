@@ -16,6 +16,7 @@ import (
 	"testing/iotest"
 
 	"github.com/llamatap/llamatap/bench"
+	"github.com/llamatap/llamatap/internal/testenv"
 	"github.com/llamatap/llamatap/kvcache"
 )
 
@@ -208,5 +209,43 @@ func TestPromptsOfTokens(t *testing.T) {
 	}
 	if a, b := records[2], records[3]; a.ArrivalNS != b.ArrivalNS || a.Prompt+b.Prompt != 3 {
 		t.Errorf("two prompts of a request: %+v, %+v", a, b)
+	}
+}
+
+// TestPromptsThatWait: of a list of prompts that one stream answers each is joined to it, also those that wait for the
+// slot while others end. What a request has tokenized besides its prompts does not wait for a slot.
+func TestPromptsThatWait(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "2048", "-t", "1", "--no-webui")
+	takesCommands(t, s.out)
+	waiting := func(n int) func() {
+		return func() {
+			testenv.Until(t, fmt.Sprintf("one request runs and %d wait", n), func() bool {
+				now := ctl(t, s.out, "status").Status.Requests
+				return now.Running == 1 && now.Waiting == n
+			})
+		}
+	}
+	for _, q := range []question{
+		{prompt: "func main", options: map[string]any{"logit_bias": []any{[]any{"func", -1}, []any{"var x", -1}}}},
+		{options: map[string]any{"prompt": []any{"func", 12, " x", 13, " y"}}},
+	} {
+		q.slot, q.n, q.options["stream"] = -1, 1500, true
+		s.hearSome(t, q, 2, waiting(0))
+	}
+	prompts := []string{"func one", "func two three", "type four five six"}
+	q := question{slot: -1, n: 500, options: map[string]any{"prompt": prompts, "stream": true}}
+	s.hearSome(t, q, len(prompts)*q.n, waiting(len(prompts)-1))
+	testenv.Until(t, "nothing is left", func() bool {
+		now := ctl(t, s.out, "status").Status.Requests
+		return now.Running == 0 && now.Waiting == 0
+	})
+	records := s.recordedRequests(t)
+	if len(records) != 2+len(prompts) {
+		t.Fatalf("%d records", len(records))
+	}
+	for _, r := range records[2:] {
+		if r.ArrivalNS == 0 || r.ArrivalNS != records[2].ArrivalNS || r.End != kvcache.EndLength || r.Output != 500 {
+			t.Errorf("a prompt of the list: %+v", r)
+		}
 	}
 }

@@ -212,3 +212,10 @@ bool tap_http_off(const struct tap_http * http) {
     static const char off[] = "\ncache_prompt f";
     return memmem(http->text, http->used, off, sizeof(off) - 1) != NULL;
 }
+
+bool tap_http_ranks(const struct tap_http * http) {
+    static const char path[] = "path ", ranks[] = "rerank";
+    const char * end = memchr(http->text, '\n', http->used);
+    return end != NULL && memcmp(http->text, path, sizeof(path) - 1) == 0 &&
+        memmem(http->text, (size_t) (end - http->text), ranks, sizeof(ranks) - 1) != NULL;
+}

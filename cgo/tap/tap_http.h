@@ -38,4 +38,7 @@ void tap_http_read(struct tap_http * http, const char * data, size_t n, void (*b
 // tap_http_off reports whether the body says cache_prompt: false.
 bool tap_http_off(const struct tap_http * http);
 
+// tap_http_ranks reports whether the path is that of a ranking.
+bool tap_http_ranks(const struct tap_http * http);
+
 #endif

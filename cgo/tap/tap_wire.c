@@ -45,6 +45,10 @@ int32_t llama_tokenize(const struct llama_vocab * vocab, const char * text, int3
     if (n <= 0 || tap_wire.arrived == 0 || !tap_served_on()) {
         return n;
     }
+    // behind a prompt: words of tools and logit_bias, and further parts of a prompt
+    if (tap_wire.asked && !add_special && !(tap_wire.http != NULL && tap_http_ranks(tap_wire.http))) {
+        return n;
+    }
     uint64_t hash = TAP_HASH_BEGIN;
     for (int32_t i = 0; i < n; i++) {
         hash = (hash ^ (uint32_t) tokens[i]) * TAP_HASH_PRIME;
@@ -66,6 +70,9 @@ static bool tap_wire_continues(const char * data, size_t n) {
     return (n >= sizeof(more) - 1 && memcmp(data, more, sizeof(more) - 1) == 0) ||
         (n == 2 && memcmp(data, "\r\n", 2) == 0);
 }
+
+// tap_wire_closes reports whether a piece is the last one of a stream.
+static bool tap_wire_closes(const char * data, size_t n) { return n >= 3 && n <= 5 && memcmp(data, "0\r\n\r\n", n) == 0; }
 
 // tap_wire_ends counts why generation ended, as answers of llama-server's four interfaces name it. Quotes within
 // generated text are escaped, so that it cannot look like that. In /responses parts of an answer have a status as well.
@@ -204,7 +211,7 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
         };
         const uint32_t ends = tap_wire.asked ? tap_wire_ends(data, size, &rec.value) : 0;
         // an answer that neither ends nor streams is to something else than generation
-        if (ends > 0 || (tap_wire.asked && first && tap_wire.left &&
+        if (ends > 0 || (tap_wire.asked && tap_wire_closes(data, size)) || (tap_wire.asked && first && tap_wire.left &&
                          !tap_wire_has(data, size, "text/event-stream"))) {
             rec.key = ends;
             static const char slot[] = "\"id_slot\":";

@@ -121,8 +121,8 @@ func (r *arrivals) answer(s *ggmlhooks.Served, unanswered func() []*request) {
 	waits := func(a *ask) bool {
 		return slices.ContainsFunc(unanswered(), func(q *request) bool { return q.mayBe(a) })
 	}
-	over := func(a *ask) bool { return !streams(&a.said) || a.answers() <= 0 || !waits(a) }
-	if s.Key == 0 { // embeddings, something else than a request's answer, or the beginning of a long one
+	over := func(a *ask) bool { return !streams(&a.said) || a.answers() <= 0 }
+	if s.Key == 0 { // embeddings, something else than a request's answer, the beginning of a long one, a stream's end
 		over = func(a *ask) bool { return embedded(a, s, unanswered()) || !waits(a) }
 	} else if len(mine) > 0 && !answers(mine, s, unanswered) {
 		mine[0].given += int(s.Key)
