@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -127,8 +126,11 @@ func (r *reader) readEvents(ctx context.Context, path string) error {
 	}
 	defer tail.Close()
 	tail.Done = ctx.Done()
-	total := tail.Unread()
-	for n := 0; ; n++ {
+	total, n := tail.Unread(), 0
+	for line, err := range tail.All() {
+		if err != nil {
+			return fmt.Errorf("read events of %s: %w", path, err)
+		}
 		if n%256 == 0 {
 			done := total - tail.Unread()
 			r.share = float64(done) / float64(max(total, 1))
@@ -136,13 +138,7 @@ func (r *reader) readEvents(ctx context.Context, path string) error {
 				r.o.Progress(done, total)
 			}
 		}
-		line, err := tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read events of %s: %w", path, err)
-		}
+		n++
 		if line.Err != nil {
 			r.result.BadLines++
 			continue
@@ -360,11 +356,7 @@ func (r *reader) lines(ctx context.Context, path string, each func([]byte) error
 	}
 	defer tail.Close()
 	tail.Done = ctx.Done()
-	for {
-		line, err := tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			return nil
-		}
+	for line, err := range tail.All() {
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
@@ -376,6 +368,7 @@ func (r *reader) lines(ctx context.Context, path string, each func([]byte) error
 			return err
 		}
 	}
+	return nil
 }
 
 // LeftOut says what is not in the file; "" where everything is.

@@ -3,9 +3,7 @@ package resources
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -204,21 +202,17 @@ func Summarize(ctx context.Context, path string, each func(*TokenRow),
 	s := newSum()
 	s.Token = each
 	total := tail.Unread()
-	for ctx.Err() == nil {
-		if progress != nil && s.Lines%1024 == 0 {
-			progress(total-tail.Unread(), total)
-		}
-		line, err := tail.Next()
-		if errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF) {
-			break
+	for line, err := range tail.All() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read events of %s: %w", path, err)
 		}
+		if progress != nil && s.Lines%1024 == 0 {
+			progress(total-tail.Unread(), total)
+		}
 		s.Add(line)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
 	}
 	if each != nil {
 		s.waiting.flush(each)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 
 	"github.com/llamatap/llamatap/resource"
@@ -84,12 +85,8 @@ func EachEvent(ctx context.Context, path string, f func(kind resource.Kind, text
 	}
 	defer tail.Close()
 	tail.Done = ctx.Done()
-	for {
-		line, err := tail.Next()
-		switch {
-		case errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
+	for line, err := range tail.All() {
+		if err != nil {
 			return fmt.Errorf("read events of %s: %w", path, err)
 		}
 		if kind, ok := KindOf(line.Text); ok {
@@ -98,6 +95,7 @@ func EachEvent(ctx context.Context, path string, f func(kind resource.Kind, text
 			}
 		}
 	}
+	return nil
 }
 
 // newTail reads a directory's log, which need not be there yet.
@@ -142,6 +140,18 @@ func (t *Tail) Unread() int64 {
 	return unread
 }
 
+// All returns the lines that there are now, in order, each valid until the next. An error of reading ends them.
+func (t *Tail) All() iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for {
+			line, err := t.Next()
+			if errors.Is(err, ErrWaiting) || errors.Is(err, io.EOF) || !yield(line, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Next returns the next line. It is [ErrWaiting] when there is none yet, and io.EOF when none will come; both may
 // be asked again.
 func (t *Tail) Next() (Line, error) {
@@ -154,29 +164,19 @@ func (t *Tail) Next() (Line, error) {
 			return Line{}, context.Canceled
 		default:
 		}
-		switch n, err := t.fill(); {
+		n, err := t.fill()
+		var going bool
+		var later []part
+		if n == 0 && err == nil {
+			// Asked before the last look: nothing is written after the end, nor to a file once the next one exists.
+			going, later = t.Going(), t.later()
+			n, err = t.fill()
+		}
+		switch {
 		case err != nil:
 			return Line{}, err
 		case n > 0:
-			continue
-		}
-		going := t.Going() // before the last look: what is written before the end is seen
-		if n, err := t.fill(); err != nil || n > 0 {
-			if err != nil {
-				return Line{}, err
-			}
-			continue
-		}
-		later := t.later()
-		switch {
 		case len(later) > 0:
-			// Nothing is written to a file once the next one exists.
-			if n, err := t.fill(); err != nil || n > 0 {
-				if err != nil {
-					return Line{}, err
-				}
-				continue
-			}
 			if line, ok := t.torn(); ok {
 				return line, nil
 			}

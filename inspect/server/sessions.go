@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -74,11 +73,7 @@ func (s logs) wholeLog(w http.ResponseWriter, r *http.Request) error {
 	out := bufio.NewWriterSize(s.stream(w), 32<<10)
 	fmt.Fprintf(out, `{"session_id":%s,"logs_b64":"`, quote(run.ID))
 	encoder := base64.NewEncoder(base64.StdEncoding, out)
-	for {
-		line, err := tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			break
-		}
+	for line, err := range tail.All() {
 		if err != nil || s.isAbandoned(r) {
 			return errors.Join(err, out.Flush()) // an answer that does not end as JSON is seen to be cut off
 		}
@@ -111,11 +106,7 @@ func (s logs) newLines(w http.ResponseWriter, r *http.Request) error {
 	out := bufio.NewWriterSize(s.stream(w), 32<<10)
 	fmt.Fprintf(out, `{"session_id":%s,"from_line":%d,"new_lines_b64":[`, quote(run.ID), from)
 	comma := ""
-	for {
-		line, err := tail.Next()
-		if errors.Is(err, resources.ErrWaiting) || errors.Is(err, io.EOF) {
-			break
-		}
+	for line, err := range tail.All() {
 		if err != nil || s.isAbandoned(r) {
 			return errors.Join(err, out.Flush())
 		}
