@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"container/list"
 	"slices"
 
 	"github.com/llamatap/llamatap/memtrace"
@@ -52,16 +53,14 @@ func share(part, all int64) float64 {
 	return float64(part) / float64(all)
 }
 
-// slotGroup is layers whose experts are alike, and the experts that its slots hold, from the one used longest ago.
+// slotGroup is layers whose experts are alike, and the experts that its slots hold.
 type slotGroup struct {
 	layers []*ExpertLayer
 	bytes  int64 // of all experts
 	slots  int
-	number map[int]int // of a layer in layers, by its number in the run
-	// A ring of the experts: next and previous in the order of use, by item; the last one is the ring's beginning.
-	next, prev []int32
-	held       []bool
-	n          int
+	number map[int]int     // of a layer in layers, by its number in the run
+	used   list.List       // experts in slots, the one used longest ago first
+	held   []*list.Element // of each expert in used; nil: it has no slot
 }
 
 // predict fills r.Caches.
@@ -138,8 +137,7 @@ func groupsOf(layers []*ExpertLayer, all, budget int64) []*slotGroup {
 		if g.slots < used {
 			g.slots = 0
 		}
-		g.next, g.prev, g.held = make([]int32, items+1), make([]int32, items+1), make([]bool, items)
-		g.next[items], g.prev[items] = int32(items), int32(items)
+		g.held = make([]*list.Element, items)
 	}
 	return groups
 }
@@ -180,9 +178,8 @@ func (r *Experts) simulate(c *ExpertCache, groups []*slotGroup) {
 		base := g.number[l.number] * l.Experts
 		missing = missing[:0]
 		for _, x := range chosen {
-			if item := base + int(x); g.held[item] {
-				g.leave(item)
-				g.moveToFront(item)
+			if item := base + int(x); g.held[item] != nil {
+				g.used.MoveToBack(g.held[item])
 				to.Hits++
 			} else {
 				missing = append(missing, item)
@@ -190,28 +187,12 @@ func (r *Experts) simulate(c *ExpertCache, groups []*slotGroup) {
 		}
 		slices.Sort(missing) // as llama.cpp fills slots
 		for _, item := range missing {
-			if g.n == g.slots {
-				g.leave(int(g.next[len(g.held)]))
+			if g.used.Len() == g.slots {
+				g.held[g.used.Remove(g.used.Front()).(int)] = nil
 			}
-			g.moveToFront(item)
+			g.held[item] = g.used.PushBack(item)
 			to.Misses++
 			to.Bytes += l.ExpertBytes
 		}
 	}
-}
-
-// moveToFront makes an expert the one used last.
-func (g *slotGroup) moveToFront(item int) {
-	end := int32(len(g.held))
-	last := g.prev[end]
-	g.next[last], g.prev[item], g.next[item], g.prev[end] = int32(item), last, end, int32(item)
-	g.held[item] = true
-	g.n++
-}
-
-// leave takes an expert out.
-func (g *slotGroup) leave(item int) {
-	g.next[g.prev[item]], g.prev[g.next[item]] = g.next[item], g.prev[item]
-	g.held[item] = false
-	g.n--
 }
