@@ -85,10 +85,7 @@ func addGraphs(run string, into ...*intervals) (n graphCount, err error) {
 		if err != nil || !ok {
 			return nil
 		}
-		var ctx uint32
-		if graph.Ctx != nil {
-			ctx = *graph.Ctx
-		}
+		ctx := resources.ContextOf(graph.Ctx)
 		if before, ok := last[ctx]; ok && graph.Rejected > 0 {
 			for _, in := range into {
 				in.add(before.begin, before.end, before.phase, -int(graph.Rejected))

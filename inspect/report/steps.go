@@ -87,7 +87,7 @@ func (s *steps) addEvent(event any) {
 		f := s.contextState(e.Ctx)
 		f.exec, f.again = e.Exec, 0
 		for i := range min(len(e.TokenIDs), len(e.Positions), len(e.SeqIDs)) {
-			known, again := s.token(sequence{context0(e.Ctx), e.SeqIDs[i]}, e.Positions[i], e.TokenIDs[i])
+			known, again := s.token(sequence{resources.ContextOf(e.Ctx), e.SeqIDs[i]}, e.Positions[i], e.TokenIDs[i])
 			if known {
 				s.Prompts++
 			}
@@ -103,26 +103,20 @@ func (s *steps) addEvent(event any) {
 		f.seq = -1
 		if e.SeqID != nil {
 			f.seq = *e.SeqID
-			s.token(sequence{context0(e.Ctx), f.seq}, e.Pos, e.TokenID)
+			s.token(sequence{resources.ContextOf(e.Ctx), f.seq}, e.Pos, e.TokenID)
 		}
 	case *resource.Graph:
 		s.graph(e)
 	}
 }
 
-func context0(ctx *uint32) uint32 {
-	if ctx == nil {
-		return 0
-	}
-	return *ctx
-}
-
 func (s *steps) contextState(ctx *uint32) *following {
-	f := s.contexts[context0(ctx)]
+	number := resources.ContextOf(ctx)
+	f := s.contexts[number]
 	if f == nil {
 		f = &following{}
 		if len(s.contexts) < maxSequences {
-			s.contexts[context0(ctx)] = f
+			s.contexts[number] = f
 		}
 	}
 	return f

@@ -60,10 +60,7 @@ const (
 )
 
 func (m caches) add(e *resource.KV) {
-	key := cacheKey{kind: e.CacheType, cache: e.Cache}
-	if e.Ctx != nil {
-		key.ctx = *e.Ctx
-	}
+	key := cacheKey{ContextOf(e.Ctx), e.CacheType, e.Cache}
 	c := m[key]
 	if c == nil {
 		c = &CacheUse{Ctx: key.ctx, Type: key.kind, Cache: key.cache, first: e.LayerID, layers: map[int]bool{},

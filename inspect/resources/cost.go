@@ -183,7 +183,7 @@ func (s PhaseSums) reject(ctx *uint32, tokens int64) {
 	}
 	p := s.findOrAdd(phaseDecode)
 	p.Tokens, p.Rejected = p.Tokens-tokens, p.Rejected+tokens
-	if !p.mixed[contextOf(ctx)] {
+	if !p.mixed[ContextOf(ctx)] {
 		p.aloneTokens -= tokens
 	}
 }
@@ -191,7 +191,7 @@ func (s PhaseSums) reject(ctx *uint32, tokens int64) {
 // generated notes whether a context's last tokens that were generated are of an execution that has others too.
 func (s PhaseSums) generated(ctx *uint32, mixed bool) {
 	p := s.findOrAdd(phaseDecode)
-	if number := contextOf(ctx); mixed || p.mixed[number] {
+	if number := ContextOf(ctx); mixed || p.mixed[number] {
 		if p.mixed == nil {
 			p.mixed = map[uint32]bool{}
 		}
@@ -199,7 +199,8 @@ func (s PhaseSums) generated(ctx *uint32, mixed bool) {
 	}
 }
 
-func contextOf(ctx *uint32) uint32 {
+// ContextOf is the context of an event; one that names none is of the first.
+func ContextOf(ctx *uint32) uint32 {
 	if ctx == nil {
 		return 0
 	}

@@ -97,16 +97,13 @@ func OpenExperts(ctx context.Context, path string, o ExpertOptions) (*Experts, e
 		r.Ctx = uint32(o.Ctx)
 	}
 	lost, err := EachRouting(ctx, path, func(e *resource.Routing) error {
-		of := uint32(0)
-		if e.Ctx != nil {
-			of = *e.Ctx
-		}
+		number := ContextOf(e.Ctx)
 		if first {
-			r.Ctx, first = of, false
+			r.Ctx, first = number, false
 		}
-		if of != r.Ctx {
-			if !slices.Contains(r.Others, of) && len(r.Others) < 64 {
-				r.Others = append(r.Others, of)
+		if number != r.Ctx {
+			if !slices.Contains(r.Others, number) && len(r.Others) < 64 {
+				r.Others = append(r.Others, number)
 			}
 			return nil
 		}

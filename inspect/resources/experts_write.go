@@ -164,12 +164,8 @@ func WriteRouting(ctx context.Context, w io.Writer, path string) error {
 	rows := table.NewBatch(schema)
 	if _, err = EachRouting(ctx, path, func(e *resource.Routing) error {
 		for i, x := range e.Experts {
-			of := int64(0)
-			if e.Ctx != nil {
-				of = int64(*e.Ctx)
-			}
-			for column, v := range [...]int64{of, int64(e.Exec), e.TokenIndex, int64(e.TokenID), int64(e.Pos),
-				int64(e.LayerID), int64(i), int64(x)} {
+			for column, v := range [...]int64{int64(ContextOf(e.Ctx)), int64(e.Exec), e.TokenIndex, int64(e.TokenID),
+				int64(e.Pos), int64(e.LayerID), int64(i), int64(x)} {
 				rows.Int(column, v)
 			}
 			if e.SeqID != nil {

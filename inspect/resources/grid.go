@@ -42,6 +42,8 @@ func nsText(ns *int64) string { return present.Maybe(ns, present.Nanoseconds) }
 
 func percentText(share *float64) string { return present.Maybe(share, present.Percent) }
 
+func secondsText(s *float64) string { return present.Maybe(s, present.Seconds) }
+
 func countText(n *int64) string { return present.Maybe(n, present.Count) }
 
 func rateText(rate *float64) string {

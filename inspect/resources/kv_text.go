@@ -140,12 +140,11 @@ func (k *KV) plot(out *present.Text, t *KVCache, width int) {
 
 // kvBar is a column's piece of one line, full from 1 on.
 func kvBar(filled float64) string {
-	const eighths = " ▁▂▃▄▅▆▇█"
 	at := min(max(int(filled*8+0.5), 0), 8)
 	if at == 0 && filled > 0 {
 		at = 1
 	}
-	return string([]rune(eighths)[at])
+	return string(eighths[at])
 }
 
 // kvSquash makes at most n values of some, each the mean of its own.
@@ -179,8 +178,8 @@ func (k *KV) writeSequences(out *present.Text) {
 		}
 		rows = append(rows, []string{fmt.Sprint(s.Ctx), s.Cache, seq, fmt.Sprint(s.Lives), fmt.Sprint(s.Cells),
 			fmt.Sprint(ended), strings.Join(why, " "),
-			fmt.Sprint(s.Censored), kvMaybe(s.Lifetime.P50), kvMaybe(s.Lifetime.Max), kvMaybe(s.Idle.P50),
-			kvMaybe(s.Idle.Max)})
+			fmt.Sprint(s.Censored), secondsText(s.Lifetime.P50), secondsText(s.Lifetime.Max),
+			secondsText(s.Idle.P50), secondsText(s.Idle.Max)})
 	}
 	out.Table(rows)
 }
@@ -255,11 +254,4 @@ func (k *KV) csvSequences(w io.Writer) *table.CSV {
 		out.Row(row...)
 	}
 	return out
-}
-
-func kvMaybe(seconds *float64) string {
-	if seconds == nil {
-		return "-"
-	}
-	return present.Seconds(*seconds)
 }

@@ -116,13 +116,15 @@ func (s *Snapshot) head(width int) []string {
 	return lines
 }
 
+// eighths are bars of a character's height, from none to all of it.
+var eighths = []rune(" ▁▂▃▄▅▆▇█")
+
 // spark draws numbers from 0 to the largest as bars of eighths.
 func spark(n []int64) string {
-	const eighths = " ▁▂▃▄▅▆▇█"
 	most := max(1, slices.Max(n))
 	var b strings.Builder
 	for _, v := range n {
-		b.WriteString(string([]rune(eighths)[(v*8+most-1)/most]))
+		b.WriteRune(eighths[(v*8+most-1)/most])
 	}
 	return b.String()
 }

@@ -101,7 +101,7 @@ func (p *paceReading) node(e *work) {
 
 // reject takes back drafts, which are of what a context generated last.
 func (p *paceReading) reject(ctx *uint32, tokens int64) {
-	for _, s := range p.generated[contextOf(ctx)] {
+	for _, s := range p.generated[ContextOf(ctx)] {
 		s.Tokens -= tokens
 		s.batches[len(s.batches)-1].tokens -= tokens
 	}
@@ -136,7 +136,7 @@ func (p *paceReading) graph(g *resource.Graph) {
 		of.Inside.add(tokens, parts)
 	}
 	if phase != phasePrefill && !g.Drafts {
-		p.generated[contextOf(g.Ctx)] = series
+		p.generated[ContextOf(g.Ctx)] = series
 	}
 }
 

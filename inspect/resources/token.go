@@ -128,11 +128,7 @@ func (t *executions) costOf(exec uint64) *execCost {
 
 // entryOf is the execution of an event's context that began at a time.
 func entryOf(h *resource.Header, mono int64) graphEntry {
-	e := graphEntry{mono: mono}
-	if h.Ctx != nil {
-		e.ctx = *h.Ctx
-	}
-	return e
+	return graphEntry{ContextOf(h.Ctx), mono}
 }
 
 // inside adds the time of nodes to their execution.
