@@ -31,27 +31,6 @@ func metricText(name string) string {
 // shownDevices is how many devices have dots beside the bars of all together.
 const shownDevices = 7
 
-// dots are points of one colour.
-type dots struct {
-	x, y  []float64
-	style draw.GlyphStyle
-}
-
-// Plot draws them.
-func (d *dots) Plot(c draw.Canvas, p *plot.Plot) {
-	atX, atY := p.Transforms(&c)
-	halo := d.style
-	halo.Color, halo.Radius = sheet.White, halo.Radius+vg.Points(1)
-	for i := range d.x {
-		at := vg.Point{X: atX(d.x[i]), Y: atY(d.y[i])}
-		c.DrawGlyph(halo, at)
-		c.DrawGlyph(d.style, at)
-	}
-}
-
-// Thumbnail draws a sample in a legend.
-func (d *dots) Thumbnail(c *draw.Canvas) { c.DrawGlyph(d.style, c.Center()) }
-
 // correlations draws how far metrics go with the latency: a bar for all devices, a dot for each.
 func correlations(r *Report) *sheet.Picture {
 	if r.Importance == nil {
@@ -108,24 +87,24 @@ func correlations(r *Report) *sheet.Picture {
 
 // addDevices adds a dot for each device and metric.
 func addDevices(p *plot.Plot, rows []ImportanceRow, whole int64, place map[string]float64) {
-	of := map[int64]*dots{}
+	devices := map[int64]*sheet.Dots{}
 	for _, row := range rows {
-		if row.DeviceID == whole || row.R == nil || of[row.DeviceID] == nil && len(of) >= shownDevices {
+		if row.DeviceID == whole || row.R == nil || devices[row.DeviceID] == nil && len(devices) >= shownDevices {
 			continue
 		}
-		d := of[row.DeviceID]
-		if d == nil {
-			i := len(of)
-			d = &dots{style: draw.GlyphStyle{Color: sheet.Curves[(i+1)%len(sheet.Curves)], Radius: vg.Points(3),
-				Shape: glyphs[i%len(glyphs)]}}
-			of[row.DeviceID] = d
-			p.Add(d)
-			p.Legend.Add(row.Device, d)
+		dots := devices[row.DeviceID]
+		if dots == nil {
+			i := len(devices)
+			dots = &sheet.Dots{Halo: true, Style: draw.GlyphStyle{Color: sheet.Curves[(i+1)%len(sheet.Curves)],
+				Radius: vg.Points(3), Shape: glyphs[i%len(glyphs)]}}
+			devices[row.DeviceID] = dots
+			p.Add(dots)
+			p.Legend.Add(row.Device, dots)
 		}
-		d.x, d.y = append(d.x, *row.R), append(d.y, place[row.Metric])
+		dots.X, dots.Y = append(dots.X, *row.R), append(dots.Y, place[row.Metric])
 	}
-	if len(of) > 0 {
-		p.Y.Max += 0.5 + 0.42*float64(len(of))
+	if len(devices) > 0 {
+		p.Y.Max += 0.5 + 0.42*float64(len(devices))
 	}
 }
 
@@ -217,17 +196,11 @@ func trends(r *Report) *sheet.Picture {
 	}
 	all := r.Importance.Trend
 	c := newClock(all[0].Time, all[len(all)-1].Time)
-	limit := farApart(len(all), func(i int) float64 { return all[i].Time })
-	curveOf := func(of func(*Trend) float64) (x, y []float64) {
-		for i := range all {
-			if i > 0 && all[i].Time-all[i-1].Time > limit {
-				x, y = append(x, c.at(all[i].Time)), append(y, math.NaN())
-			}
-			x, y = append(x, c.at(all[i].Time)), append(y, of(&all[i]))
-		}
-		return x, y
+	times := make([]float64, len(all))
+	for i := range all {
+		times[i] = all[i].Time
 	}
-	x, y := curveOf(func(t *Trend) float64 { return t.LatencyUS })
+	x, y := c.broken(times, func(i int) float64 { return all[i].LatencyUS })
 	p := sheet.Screen.Panel("latency and metrics over time")
 	p.Y.Label.Text = fmt.Sprintf("p%s ≤", percentText(r.Importance.Percent))
 	low, high := maxKnown(y), maxKnown(y)
@@ -244,7 +217,7 @@ func trends(r *Report) *sheet.Picture {
 		if m == metricOffCPU {
 			by, unit = 1e-3, "s"
 		}
-		x, y := curveOf(func(t *Trend) float64 { return t.Metric[m] * by })
+		x, y := c.broken(times, func(i int) float64 { return all[i].Metric[m] * by })
 		if !slices.ContainsFunc(y, func(v float64) bool { return !math.IsNaN(v) }) {
 			continue
 		}

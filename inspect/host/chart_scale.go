@@ -1,10 +1,8 @@
 package host
 
 import (
-	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/llamatap/llamatap/inspect/sheet"
 	"gonum.org/v1/plot"
@@ -95,6 +93,5 @@ func (c clock) axis(axis *plot.Axis) {
 		axis.Min, axis.Max = -0.5, 0.5
 	}
 	axis.Tick.Marker = sheet.Steps(axis.Min, axis.Max, 10)
-	axis.Label.Text = fmt.Sprintf("%s since %s", c.name,
-		time.UnixMilli(int64(math.Round(c.begin*1e3))).UTC().Format("2006-01-02 15:04:05 UTC"))
+	axis.Label.Text = c.name + " since " + utc(c.begin)
 }

@@ -66,27 +66,27 @@ func values(series []Point, c clock, of func(*Point) float64) (x, y []float64) {
 		}
 		return x, y
 	}
-	limit := farApart(len(series), func(i int) float64 { return series[i].Time })
+	times := make([]float64, len(series))
 	for i := range series {
-		if i > 0 && series[i].Time-series[i-1].Time > limit {
-			x, y = append(x, c.at(series[i].Time)), append(y, math.NaN())
-		}
-		x, y = append(x, c.at(series[i].Time)), append(y, of(&series[i]))
+		times[i] = series[i].Time
 	}
-	return x, y
+	return c.broken(times, func(i int) float64 { return of(&series[i]) })
 }
 
-// farApart is the distance of times from which on there is a gap: four times the usual one.
-func farApart(n int, at func(int) float64) float64 {
-	if n < 3 {
-		return math.Inf(1)
+// broken is a curve of a value at each of some times, with a NaN where more than four times the usual distance lies
+// between two of them.
+func (c clock) broken(times []float64, value func(i int) float64) (x, y []float64) {
+	limit := math.Inf(1)
+	if len(times) > 2 {
+		limit = 4 * medianGap(times)
 	}
-	gaps := make([]float64, n-1)
-	for i := range gaps {
-		gaps[i] = at(i+1) - at(i)
+	for i, t := range times {
+		if i > 0 && t-times[i-1] > limit {
+			x, y = append(x, c.at(t)), append(y, math.NaN())
+		}
+		x, y = append(x, c.at(t)), append(y, value(i))
 	}
-	slices.Sort(gaps)
-	return 4 * gaps[len(gaps)/2]
+	return x, y
 }
 
 // maxKnown returns the largest value that is known.

@@ -207,23 +207,17 @@ func (d *Device) addPoint(s *blockSnapshot, from *blockDevice) {
 // finish computes the figures of the report.
 func (d *Device) finish(percentiles []float64, seconds float64) {
 	if seconds > 0 {
-		rate := float64(d.Requests) / seconds
-		d.PerSecond, d.PeakPerSecond = &rate, &d.peak
+		d.PerSecond, d.PeakPerSecond = new(float64(d.Requests)/seconds), &d.peak
 	}
 	if mean, ok := d.latency.Mean(); ok {
 		d.MeanUS = &mean
 	}
-	for _, p := range percentiles {
-		if slot, ok := d.latency.Percentile(p); ok {
-			d.Percentiles = append(d.Percentiles, Percentile{p, slotHigh(slot)})
-		}
-	}
+	d.Percentiles = d.latency.percentiles(percentiles)
 	if d.queue.Snapshots > 0 {
 		d.queue.Mean /= float64(d.queue.Snapshots)
 		d.Queue = &d.queue
 		if d.queue.weighed > 0 {
-			mean := d.queue.within / d.queue.weighed
-			d.queue.WithinMean = &mean
+			d.queue.WithinMean = new(d.queue.within / d.queue.weighed)
 		}
 	}
 	for slot, n := range d.latency {

@@ -33,6 +33,26 @@ func msText(ms float64) string { return present.Seconds(ms / 1e3) }
 // percentText is the name of a percentile, without the p.
 func percentText(p float64) string { return strconv.FormatFloat(p, 'g', -1, 64) }
 
+// percentileHead are the heads of columns of percentiles.
+func percentileHead(percents []float64) (head []string) {
+	for _, p := range percents {
+		head = append(head, " p"+percentText(p)+" ≤")
+	}
+	return head
+}
+
+// percentileCells are these columns of a row; it has all of the percentiles, or none.
+func percentileCells(percents []float64, known []Percentile) (cells []string) {
+	for i := range percents {
+		if i < len(known) {
+			cells = append(cells, usText(float64(known[i].AtMostUS)))
+		} else {
+			cells = append(cells, "-")
+		}
+	}
+	return cells
+}
+
 func signed(r float64) string {
 	if text := strconv.FormatFloat(r, 'f', 3, 64); r < 0 && text != "-0.000" {
 		return text

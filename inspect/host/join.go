@@ -310,8 +310,7 @@ func (p *phaseSum) row(percentiles []float64) PhaseRow {
 		if tokens <= 0 {
 			return nil
 		}
-		v /= tokens
-		return &v
+		return new(v / tokens)
 	}
 	if row.BlockIntervals > 0 {
 		row.RequestsPerToken = perToken(float64(row.Requests), row.BlockTokens)
@@ -319,11 +318,7 @@ func (p *phaseSum) row(percentiles []float64) PhaseRow {
 	if mean, ok := p.latency.Mean(); ok {
 		row.MeanUS = &mean
 	}
-	for _, q := range percentiles {
-		if slot, ok := p.latency.Percentile(q); ok {
-			row.Percentiles = append(row.Percentiles, Percentile{q, slotHigh(slot)})
-		}
-	}
+	row.Percentiles = p.latency.percentiles(percentiles)
 	if p.known[metricOffCPU] {
 		row.OffCPUMS, row.OffCPUPerToken = &p.offCPU, perToken(p.offCPU, row.SystemTokens)
 	}

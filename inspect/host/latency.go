@@ -57,6 +57,16 @@ func (l Latency) Percentile(p float64) (slot int, ok bool) {
 	return 0, false
 }
 
+// percentiles are those of the requests; none where there is no request.
+func (l Latency) percentiles(percents []float64) (all []Percentile) {
+	for _, p := range percents {
+		if slot, ok := l.Percentile(p); ok {
+			all = append(all, Percentile{p, slotHigh(slot)})
+		}
+	}
+	return all
+}
+
 // Mean is the mean latency in µs, each request taken at the middle of its slot.
 func (l Latency) Mean() (us float64, ok bool) {
 	total := l.Total()

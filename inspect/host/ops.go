@@ -91,18 +91,12 @@ func (r *OpRow) add(f *figuresLine) {
 // finish computes the figures of the report.
 func (r *OpRow) finish(percentiles []float64) *OpRow {
 	if r.timed > 0 {
-		us := r.service / float64(r.timed) / 1e3
-		r.ServiceUS = &us
+		r.ServiceUS = new(r.service / float64(r.timed) / 1e3)
 	}
 	if r.queued > 0 {
-		us := r.queue / float64(r.queued) / 1e3
-		r.QueueUS = &us
+		r.QueueUS = new(r.queue / float64(r.queued) / 1e3)
 	}
-	for _, p := range percentiles {
-		if slot, ok := r.latency.Percentile(p); ok {
-			r.Percentiles = append(r.Percentiles, Percentile{p, slotHigh(slot)})
-		}
-	}
+	r.Percentiles = r.latency.percentiles(percentiles)
 	return r
 }
 
@@ -178,8 +172,7 @@ func (o *operations) add(line *blockLine) {
 			row := o.devices.findOrAdd(opKey{device: int64(device.ID.v), op: string(op.Op)})
 			row.DeviceID, row.Device, row.Op = int64(device.ID.v), string(device.Name), string(op.Op)
 			if device.PartOf.known {
-				of := int64(device.PartOf.v)
-				row.PartOf = &of
+				row.PartOf = new(int64(device.PartOf.v))
 			}
 			row.add(op)
 		}
@@ -237,8 +230,8 @@ func (r *Report) writeOps(b *strings.Builder) {
 		if len(t.rows) == 0 {
 			continue
 		}
-		last := " p" + percentText(r.percents[len(r.percents)-1]) + " ≤"
-		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", last, " merged",
+		highest := percentileHead(r.percents[len(r.percents)-1:])[0]
+		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", highest, " merged",
 			" errors")}
 		for _, o := range t.rows[:min(len(t.rows), t.most)] {
 			g = append(g, o.appendCells(t.cells(o)))

@@ -233,11 +233,8 @@ const textCalls = 20
 
 // tables are the tables of the text.
 func (p *Prof) tables(percentiles []float64) []grid {
-	head := []string{"type", "system call", " count", " errors", " bytes", " time in it"}
-	for _, q := range percentiles {
-		head = append(head, " p"+percentText(q)+" ≤")
-	}
-	calls := grid{append(head, " max", " open")}
+	calls := grid{slices.Concat([]string{"type", "system call", " count", " errors", " bytes", " time in it"},
+		percentileHead(percentiles), []string{" max", " open"})}
 	for _, c := range p.Calls[:min(len(p.Calls), textCalls)] {
 		name := c.Syscall
 		if c.Op != "" {
@@ -245,14 +242,8 @@ func (p *Prof) tables(percentiles []float64) []grid {
 		}
 		row := []string{c.Type, name, strconv.FormatUint(c.Count, 10), strconv.FormatUint(c.Errors, 10),
 			present.Bytes(float64(c.Bytes)), present.Maybe(c.TotalMS, msText)}
-		for i := range percentiles {
-			if i < len(c.Percentiles) {
-				row = append(row, usText(float64(c.Percentiles[i].AtMostUS)))
-			} else {
-				row = append(row, "-")
-			}
-		}
-		calls = append(calls, append(row, present.Maybe(c.MaxUS, usText), strconv.FormatUint(c.Open, 10)))
+		calls = append(calls, slices.Concat(row, percentileCells(percentiles, c.Percentiles),
+			[]string{present.Maybe(c.MaxUS, usText), strconv.FormatUint(c.Open, 10)}))
 	}
 	net := grid{{" pid", "name", " sent", " received", " calls to send", " to receive", " retransmits"}}
 	for _, n := range p.Net {

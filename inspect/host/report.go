@@ -122,10 +122,15 @@ func (s *Source) spacing() float64 {
 			times = append(times, t)
 		}
 	}
+	slices.Sort(times)
+	return medianGap(times)
+}
+
+// medianGap is the usual distance of times, which ascend, from one to the next; 0 where there are not two.
+func medianGap(times []float64) float64 {
 	if len(times) < 2 {
 		return 0
 	}
-	slices.Sort(times)
 	gaps := make([]float64, len(times)-1)
 	for i := range gaps {
 		gaps[i] = times[i+1] - times[i]

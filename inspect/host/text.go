@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,13 +109,8 @@ func (r *Report) writeDevices(b *strings.Builder) {
 		b.WriteString("\nno block device had requests\n")
 		return
 	}
-	head := []string{"device", " id", " requests", " per s", " peak per s", " mean ≈"}
-	if r.Block != nil {
-		for _, p := range r.percents {
-			head = append(head, " p"+percentText(p)+" ≤")
-		}
-	}
-	t := grid{append(head, " queue mean", " max")}
+	t := grid{slices.Concat([]string{"device", " id", " requests", " per s", " peak per s", " mean ≈"},
+		percentileHead(r.percents), []string{" queue mean", " max"})}
 	shown := r.Devices[:min(len(r.Devices), textDevices)]
 	for _, d := range shown {
 		t = append(t, d.cells(r))
@@ -139,13 +135,7 @@ func (d *Device) cells(r *Report) []string {
 	}
 	row := []string{name, id, strconv.FormatUint(d.Requests, 10), present.Maybe(d.PerSecond, threeDigits),
 		present.Maybe(d.PeakPerSecond, threeDigits), present.Maybe(d.MeanUS, usText)}
-	for i := range r.percents {
-		if i < len(d.Percentiles) {
-			row = append(row, usText(float64(d.Percentiles[i].AtMostUS)))
-		} else {
-			row = append(row, "-")
-		}
-	}
+	row = append(row, percentileCells(r.percents, d.Percentiles)...)
 	if d.Queue == nil {
 		return append(row, "-", "-")
 	}
@@ -261,9 +251,7 @@ func (r *Report) writePhases(b *strings.Builder) {
 	b.WriteString("\nby phase of the run\n")
 	head := []string{"phase", " intervals", " time", " tokens", " requests", " per token", " mean ≈"}
 	if r.Block != nil {
-		for _, p := range r.percents {
-			head = append(head, " p"+percentText(p)+" ≤")
-		}
+		head = append(head, percentileHead(r.percents)...)
 	}
 	t := grid{append(head, " off the CPU", " per token", " faults", " per token")}
 	for i := range r.Phases {
@@ -282,13 +270,7 @@ func (p *PhaseRow) cells(r *Report) []string {
 	if r.Block != nil {
 		row = append(row, strconv.FormatUint(p.Requests, 10), present.Maybe(p.RequestsPerToken, threeDigits),
 			present.Maybe(p.MeanUS, usText))
-		for i := range r.percents {
-			if i < len(p.Percentiles) {
-				row = append(row, usText(float64(p.Percentiles[i].AtMostUS)))
-			} else {
-				row = append(row, "-")
-			}
-		}
+		row = append(row, percentileCells(r.percents, p.Percentiles)...)
 	} else {
 		row = append(row, "-", "-", "-")
 	}

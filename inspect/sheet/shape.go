@@ -64,13 +64,20 @@ func (l *Curve) Thumbnail(c *draw.Canvas) {
 type Dots struct {
 	X, Y  []float64
 	Style draw.GlyphStyle
+	Halo  bool // each has a white rim, so that it shows on what is behind it
 }
 
 // Plot draws them.
 func (d *Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	atX, atY := p.Transforms(&c)
+	halo := d.Style
+	halo.Color, halo.Radius = White, halo.Radius+vg.Points(1)
 	for i := range d.X {
-		c.DrawGlyph(d.Style, vg.Point{X: atX(d.X[i]), Y: atY(d.Y[i])})
+		at := vg.Point{X: atX(d.X[i]), Y: atY(d.Y[i])}
+		if d.Halo {
+			c.DrawGlyph(halo, at)
+		}
+		c.DrawGlyph(d.Style, at)
 	}
 }
 
