@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -382,16 +383,14 @@ func (l *Live) Close(cut bool) error {
 		l.within.taken.packets -= l.newest.packets
 		l.within.taken.bytes -= l.newest.bytes
 	}
-	err := l.failure()
-	if err == nil {
-		err = l.d.flushWindows(func(w *window) error {
+	for _, w := range l.d.takeWindows(math.MaxInt64) {
+		if l.failure() == nil {
 			l.writeWindow(w)
-			return l.failure()
-		})
+		}
 	}
 	close(l.queue)
 	<-l.done
-	return errors.Join(err, l.failure(), os.RemoveAll(l.d.draft.Path(spillFolder)))
+	return errors.Join(l.failure(), os.RemoveAll(l.d.draft.Path(spillFolder)))
 }
 
 // Finish completes llamatap.json with the metadata of the run; whole: it was recorded to its end.

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"math/bits"
 	"os"
 	"slices"
@@ -86,17 +88,20 @@ func (d *dataset) put(p *piece, data []byte) error {
 }
 
 // ended takes out, in order, the windows that end before a token.
-func (d *dataset) ended(token int64) (windows []*window) {
-	var numbers []int64
-	for number := range d.windows {
-		if d.o.Window > 0 && token >= d.o.Window && number <= token/d.o.Window-1 {
-			numbers = append(numbers, number)
-		}
+func (d *dataset) ended(token int64) []*window {
+	if d.o.Window == 0 {
+		return nil
 	}
-	slices.Sort(numbers)
-	for _, number := range numbers {
-		windows = append(windows, d.windows[number])
-		delete(d.windows, number)
+	return d.takeWindows(token / d.o.Window)
+}
+
+// takeWindows takes out, in order, the windows of numbers below end.
+func (d *dataset) takeWindows(end int64) (windows []*window) {
+	for _, number := range slices.Sorted(maps.Keys(d.windows)) {
+		if number < end {
+			windows = append(windows, d.windows[number])
+			delete(d.windows, number)
+		}
 	}
 	return windows
 }
@@ -118,21 +123,8 @@ func (d *dataset) spill() error {
 	if err != nil {
 		return err
 	}
-	return d.flushWindows(d.finish)
-}
-
-// flushWindows calls fn with the remaining windows, in order.
-func (d *dataset) flushWindows(fn func(*window) error) error {
-	for len(d.windows) > 0 {
-		first := int64(-1)
-		for number := range d.windows {
-			if first < 0 || number < first {
-				first = number
-			}
-		}
-		w := d.windows[first]
-		delete(d.windows, first)
-		if err := fn(w); err != nil {
+	for _, w := range d.takeWindows(math.MaxInt64) {
+		if err := d.finish(w); err != nil {
 			return err
 		}
 	}
