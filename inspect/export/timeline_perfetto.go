@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"fmt"
 	"hash/fnv"
@@ -257,15 +258,8 @@ func (p *perfetto) execution(x *execution) error {
 	if err != nil {
 		return err
 	}
-	var open []*span
-	for i := range x.spans {
-		s := &x.spans[i]
-		for len(open) > 0 && open[len(open)-1].precedes(s) {
-			if err := p.shut(track, open[len(open)-1].end); err != nil {
-				return err
-			}
-			open = open[:len(open)-1]
-		}
+	var failed error
+	x.walk(func(s *span) {
 		p.open(track, s.name, categories[s.depth])
 		switch s.depth {
 		case depthGraph:
@@ -285,17 +279,11 @@ func (p *perfetto) execution(x *execution) error {
 		p.note("flops", s.flops)
 		p.note("bytes_read", s.read)
 		p.note("bytes_written", s.written)
-		if err := p.emit(s.start); err != nil {
-			return err
-		}
-		open = append(open, s)
-	}
-	for i := len(open) - 1; i >= 0; i-- {
-		if err := p.shut(track, open[i].end); err != nil {
-			return err
-		}
-	}
-	return nil
+		failed = cmp.Or(failed, p.emit(s.start))
+	}, func(s *span) {
+		failed = cmp.Or(failed, p.shut(track, s.end))
+	})
+	return failed
 }
 
 func (p *perfetto) token(t *token) error {

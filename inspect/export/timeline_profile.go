@@ -11,6 +11,7 @@ import (
 // profileSums adds up what executions took by their stacks: phase, layer, component, op, tensor. Time that is in no
 // part is a leaf of its own, so that the sum is the time in graphs.
 type profileSums struct {
+	ignoring
 	w       *counted
 	about   about
 	samples map[string]*profile.Sample
@@ -116,12 +117,6 @@ func (p *profileSums) execution(x *execution) error {
 	})
 	return nil
 }
-
-func (p *profileSums) token(*token) error     { return nil }
-func (p *profileSums) counter(*counter) error { return nil }
-func (p *profileSums) fault(*fault) error     { return nil }
-func (p *profileSums) request(*request) error { return nil }
-func (p *profileSums) instant(*instant) error { return nil }
 
 func (p *profileSums) close(r *TimelineResult) error {
 	if p.about.unix != 0 && p.first != 0 {

@@ -70,26 +70,37 @@ func nest(spans []span) []span {
 	return kept
 }
 
-// self calls each with the time of each span that is not in one of its parts.
-func (x *execution) self(each func(stack []*span, ns int64)) {
+// walk calls open where each span begins and shut where it ends, in the order of time: parts within what contains them.
+func (x *execution) walk(open, shut func(*span)) {
 	var stack []*span
-	var inside []int64
 	pop := func() {
-		last := len(stack) - 1
-		each(stack, max(0, stack[last].end-stack[last].start-inside[last]))
-		if last > 0 {
-			inside[last-1] += stack[last].end - stack[last].start
-		}
-		stack, inside = stack[:last], inside[:last]
+		shut(stack[len(stack)-1])
+		stack = stack[:len(stack)-1]
 	}
 	for i := range x.spans {
-		s := &x.spans[i]
-		for len(stack) > 0 && stack[len(stack)-1].precedes(s) {
+		for len(stack) > 0 && stack[len(stack)-1].precedes(&x.spans[i]) {
 			pop()
 		}
-		stack, inside = append(stack, s), append(inside, 0)
+		open(&x.spans[i])
+		stack = append(stack, &x.spans[i])
 	}
 	for len(stack) > 0 {
 		pop()
 	}
+}
+
+// self calls each with the time of each span that is not in one of its parts.
+func (x *execution) self(each func(stack []*span, ns int64)) {
+	var stack []*span
+	var inside []int64
+	x.walk(func(s *span) {
+		stack, inside = append(stack, s), append(inside, 0)
+	}, func(s *span) {
+		last := len(stack) - 1
+		each(stack, max(0, s.end-s.start-inside[last]))
+		if last > 0 {
+			inside[last-1] += s.end - s.start
+		}
+		stack, inside = stack[:last], inside[:last]
+	})
 }

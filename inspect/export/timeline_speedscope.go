@@ -2,11 +2,13 @@ package export
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
 // speedscope gathers the frames and events of each context: the format has the frames of a file before its events.
 type speedscope struct {
+	ignoring
 	w      *counted
 	about  about
 	frames map[string]int
@@ -36,23 +38,11 @@ func (s *speedscope) frame(name string) int {
 
 func (s *speedscope) execution(x *execution) error {
 	events := s.ctxs[x.ctx]
-	var open []*span
-	shut := func() {
-		top := open[len(open)-1]
-		events = append(events, speedscopeEvent{"C", s.frame(frameName(top)), top.end})
-		open = open[:len(open)-1]
-	}
-	for i := range x.spans {
-		sp := &x.spans[i]
-		for len(open) > 0 && open[len(open)-1].precedes(sp) {
-			shut()
-		}
+	x.walk(func(sp *span) {
 		events = append(events, speedscopeEvent{"O", s.frame(frameName(sp)), sp.start})
-		open = append(open, sp)
-	}
-	for len(open) > 0 {
-		shut()
-	}
+	}, func(sp *span) {
+		events = append(events, speedscopeEvent{"C", s.frame(frameName(sp)), sp.end})
+	})
 	s.ctxs[x.ctx] = events
 	s.w.n += int64(len(x.spans)) * speedscopeBytes // what will be written of them
 	return nil
@@ -68,12 +58,6 @@ func frameName(s *span) string {
 	return s.name
 }
 
-func (s *speedscope) token(*token) error     { return nil }
-func (s *speedscope) counter(*counter) error { return nil }
-func (s *speedscope) fault(*fault) error     { return nil }
-func (s *speedscope) request(*request) error { return nil }
-func (s *speedscope) instant(*instant) error { return nil }
-
 func (s *speedscope) close(*TimelineResult) error {
 	s.w.n = 0
 	frames := []map[string]string{}
@@ -82,12 +66,7 @@ func (s *speedscope) close(*TimelineResult) error {
 	}
 	fmt.Fprintf(s.w, `{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"llamatap","name":%s,`+
 		`"shared":{"frames":%s},"profiles":[`, encode(s.about.title), encode(frames))
-	var ctxs []uint32
-	for ctx := range s.ctxs {
-		ctxs = append(ctxs, ctx)
-	}
-	slices.Sort(ctxs)
-	for i, ctx := range ctxs {
+	for i, ctx := range slices.Sorted(maps.Keys(s.ctxs)) {
 		events := s.ctxs[ctx]
 		// graphs of a context follow each other; clocks that were read by other threads may differ a little
 		for k := 1; k < len(events); k++ {

@@ -22,6 +22,7 @@ const (
 // Tracks are what a run recorded over time, for charts: of bounded size, whatever the length of the run. Times are in
 // nanoseconds of the monotonic clock.
 type Tracks struct {
+	ignoring // block requests, of whose bytes there are counters, and instants
 	// Begin and End are those of the executions after the set-up; where there is none, of all that has a
 	// time, and 0 where nothing has.
 	Begin, End int64
@@ -131,15 +132,10 @@ func (t *Tracks) token(k *token) error {
 	return nil
 }
 
-// request does nothing: counters already have the bytes of disk requests.
-func (t *Tracks) request(*request) error { return nil }
-
 func (t *Tracks) fault(f *fault) error {
 	t.Faults.add("thread "+strconv.Itoa(f.tid), Stretch{Start: f.start, End: f.end, Kind: cmp.Or(f.place, "unknown")})
 	return nil
 }
-
-func (t *Tracks) instant(*instant) error { return nil }
 
 func (t *Tracks) counter(c *counter) error {
 	k := t.values[c.name]
@@ -158,8 +154,6 @@ func (t *Tracks) counter(c *counter) error {
 	k.add(c.at, c.value)
 	return nil
 }
-
-func (t *Tracks) close(*TimelineResult) error { return nil }
 
 // add takes a value. Where there are too many, every second one is dropped, and from then on.
 func (k *Counter) add(at int64, value float64) {
