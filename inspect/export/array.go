@@ -205,10 +205,7 @@ func (all *arrays) fill(s *source, widen bool, put func(*rowTable, *piece, *row)
 
 func (a *array) write(data []byte, widen bool) error {
 	if widen && a.dtype == codec.BF16 {
-		a.wide = a.wide[:0]
-		for i := 0; i+1 < len(data); i += 2 {
-			a.wide = append(a.wide, 0, 0, data[i], data[i+1])
-		}
+		a.wide = tensors.AppendWidened(a.wide[:0], data)
 		data = a.wide
 	}
 	return a.out.write(data)

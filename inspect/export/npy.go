@@ -12,16 +12,6 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// npyTypes are NumPy's names of the element types and their sizes there. NumPy has no bfloat16; it is widened to
-// float32, exactly.
-var npyTypes = map[codec.DType]struct {
-	descr string
-	size  int64
-}{
-	codec.Raw: {"|u1", 1}, codec.F32: {"<f4", 4}, codec.F16: {"<f2", 2}, codec.BF16: {"<f4", 4}, codec.F64: {"<f8", 8},
-	codec.I8: {"|i1", 1}, codec.I16: {"<i2", 2}, codec.I32: {"<i4", 4}, codec.I64: {"<i8", 8},
-}
-
 // The fields of a table of rows. Phases are UTF-32 text of phaseWidth characters.
 const (
 	phaseWidth = 11
@@ -79,7 +69,8 @@ func (e npyExport) npy() error {
 	for _, a := range all.all {
 		file := names.unique(a.label) + ".npy"
 		index.Arrays = append(index.Arrays, a.describe(file, a.table.name+".npy"))
-		if a.out, err = e.beginNPY(f, file, npyTypes[a.dtype].descr, append([]int64{a.count}, a.shape...)); err != nil {
+		a.out, err = e.beginNPY(f, file, tensors.NPYTypes[a.dtype], append([]int64{a.count}, a.shape...))
+		if err != nil {
 			return err
 		}
 	}

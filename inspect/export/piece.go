@@ -150,23 +150,28 @@ func (s *source) addPacket(i int, p *stream.Packet, fn func(*piece) error) error
 // emitPiece finds out whose a piece's rows are, and hands it on if any is chosen.
 func (s *source) emitPiece(p *piece, fn func(*piece) error) error {
 	p.rows = s.spare[:0]
+	s.chooseRows(p)
+	s.spare = p.rows
+	if len(p.rows) == 0 {
+		return nil
+	}
+	return fn(p)
+}
+
+// chooseRows sets a piece's rows to those of its layout that are chosen.
+func (s *source) chooseRows(p *piece) {
 	var known []label.Row
 	if p.Rebuilt {
 		s.rebuilt[p.Name] = true
 	} else {
 		known = s.rowsOf(p.Exec)
 	}
+	p.rows = p.rows[:0]
 	for i := range p.Layout.Rows {
-		r := rowOf(p, known, i)
-		if s.choose.row(&r) {
+		if r := rowOf(p, known, i); s.choose.row(&r) {
 			p.rows = append(p.rows, r)
 		}
 	}
-	s.spare = p.rows
-	if len(p.rows) == 0 {
-		return nil
-	}
-	return fn(p)
 }
 
 // rowOf returns the token that row i of a piece belongs to.

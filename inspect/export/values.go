@@ -34,13 +34,7 @@ func (s *source) plain(p *piece, data []byte) ([]byte, error) {
 	}
 	p.DType, p.RawBytes = codec.F32, int64(4*len(values))
 	p.Layout = tensors.LayoutOf(&p.Packet)
-	known := s.rowsOf(p.Exec)
-	p.rows = p.rows[:0]
-	for i := range p.Layout.Rows {
-		if r := rowOf(p, known, i); s.choose.row(&r) {
-			p.rows = append(p.rows, r)
-		}
-	}
+	s.chooseRows(p)
 	plain := make([]byte, 0, p.RawBytes)
 	for _, v := range values {
 		plain = binary.LittleEndian.AppendUint32(plain, math.Float32bits(v))

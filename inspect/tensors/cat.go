@@ -13,15 +13,9 @@ import (
 	"github.com/llamatap/llamatap/store/codec"
 )
 
-// npyTypes are NumPy's names of the element types. NumPy has no bfloat16; it is widened to float32, which is exact.
-var npyTypes = map[codec.DType]string{
-	codec.Raw: "|u1", codec.F32: "<f4", codec.F16: "<f2", codec.BF16: "<f4", codec.F64: "<f8",
-	codec.I8: "|i1", codec.I16: "<i2", codec.I32: "<i4", codec.I64: "<i8",
-}
-
 // WriteNPY writes the slice as a NumPy file: token axis first, C order, elements as they are stored.
 func (s *Slice) WriteNPY(w io.Writer) error {
-	descr, known := npyTypes[s.DType]
+	descr, known := NPYTypes[s.DType]
 	if !known {
 		return fmt.Errorf("tensor %s: NumPy has no type for %v: use --format json", s.Name, s.DType)
 	}
@@ -35,10 +29,7 @@ func (s *Slice) WriteNPY(w io.Writer) error {
 	var wide []byte
 	return s.eachBytes(func(data []byte) error {
 		if s.DType == codec.BF16 {
-			wide = wide[:0]
-			for i := 0; i+1 < len(data); i += 2 {
-				wide = append(wide, 0, 0, data[i], data[i+1])
-			}
+			wide = AppendWidened(wide[:0], data)
 			data = wide
 		}
 		_, err := w.Write(data)

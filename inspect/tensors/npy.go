@@ -3,7 +3,23 @@ package tensors
 import (
 	"fmt"
 	"strings"
+
+	"github.com/llamatap/llamatap/store/codec"
 )
+
+// NPYTypes are NumPy's names of the element types. NumPy has no bfloat16; it is widened to float32, which is exact.
+var NPYTypes = map[codec.DType]string{
+	codec.Raw: "|u1", codec.F32: "<f4", codec.F16: "<f2", codec.BF16: "<f4", codec.F64: "<f8",
+	codec.I8: "|i1", codec.I16: "<i2", codec.I32: "<i4", codec.I64: "<i8",
+}
+
+// AppendWidened appends bfloat16 elements as float32.
+func AppendWidened(dst, data []byte) []byte {
+	for i := 0; i+1 < len(data); i += 2 {
+		dst = append(dst, 0, 0, data[i], data[i+1])
+	}
+	return dst
+}
 
 // AppendNPYHeader appends the header of a NumPy file, version 1.0 (numpy/lib/format.py), for C order: magic,
 // version, length of the description, description, padded with blanks so that the data begins at a multiple of 64.
