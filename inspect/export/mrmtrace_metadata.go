@@ -91,8 +91,7 @@ func (e *mrmTrace) describe() (m mrmMetadata) {
 	if t := from.Tokens; t != nil {
 		m.Generation.Tokens = &t.Generated
 		if p := from.Phases["decode"]; p.NS > 0 {
-			speed := float64(t.Generated) / (float64(p.NS) / 1e9)
-			m.Generation.Speed = &speed
+			m.Generation.Speed = new(float64(t.Generated) / (float64(p.NS) / 1e9))
 		}
 	}
 	m.Hardware.CPU, m.Hardware.Cores, m.Hardware.Memory = from.Host.CPU, from.Host.Cores, from.Host.MemoryBytes

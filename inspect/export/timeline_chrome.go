@@ -90,7 +90,7 @@ func (c *chrome) name(pid, tid int, group, name string) error {
 // The tracks of a context are its graphs, then its sequences.
 func chromeTrack(ctx uint32, seq int32) int { return int(ctx)*1024 + int(seq) + 2 }
 
-func length(start, end int64) *micros { d := micros(end - start); return &d }
+func length(start, end int64) *micros { return new(micros(end - start)) }
 
 func (c *chrome) execution(x *execution) error {
 	track := chromeTrack(x.ctx, -2)

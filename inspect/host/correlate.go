@@ -208,8 +208,7 @@ func (c *Correlation) choose() {
 		return
 	}
 	row := c.Lags[best]
-	p := max(0, -math.Expm1(float64(tried)*math.Log1p(-*row.P))) // Šidák; and no -0
-	row.P = &p
+	row.P = new(max(0, -math.Expm1(float64(tried)*math.Log1p(-*row.P)))) // Šidák; and no -0
 	c.Best = &row
 }
 

@@ -64,7 +64,7 @@ func (t *threadLine) subtractSleep() (undecided float64) {
 		return 0
 	}
 	if t.Role == "" && t.Idle.known && t.Lived.known {
-		ns := func(n number) *int64 { v := int64(max(0, min(n.v, maxNumber))); return &v }
+		ns := func(n number) *int64 { return new(int64(max(0, min(n.v, maxNumber)))) }
 		line := resource.ThreadLine{LivedNS: *ns(t.Lived), FutexNS: ns(t.Lock), IdleNS: ns(t.Idle)}
 		line.Judge(false, resource.GraphTime{})
 		t.Role = word(line.Role)

@@ -153,8 +153,7 @@ func (w *Waits) row(l *resource.WaitLine) {
 		WaitFigures: l.WaitFigures,
 	}
 	if len(l.Places) > 0 {
-		most := l.Places[0]
-		row.Most = &most
+		row.Most = new(l.Places[0])
 	}
 	w.Rows = append(w.Rows, row)
 }

@@ -17,8 +17,7 @@ func figuresOf(r *Report, m *memtrace.Metrics) Figures {
 		Coarse: m.Coarse, Hulls: m.Hulls, Metrics: m,
 	}
 	if m.BytesWritten > 0 {
-		ratio := float64(m.BytesRead) / float64(m.BytesWritten)
-		f.ReadWrite = &ratio
+		f.ReadWrite = new(float64(m.BytesRead) / float64(m.BytesWritten))
 	}
 	if m.Grain > 1 {
 		f.Grain = m.Grain

@@ -91,8 +91,7 @@ func differ(what, unit string, a, b resources.Mean) *Difference {
 	change, half, ok := a.Change(b)
 	d.Change, d.Differs = amountOf(change, half, ok), math.Abs(change) > half
 	if a.Value != 0 {
-		relative := change / a.Value
-		d.Relative = &relative
+		d.Relative = new(change / a.Value)
 	}
 	return d
 }

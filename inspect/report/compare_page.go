@@ -111,8 +111,7 @@ func (c *Comparison) Save(path string) error {
 		for i, mean := range s.Y {
 			m := sheet.CellMean{Cell: i, Type: s.Name, Mean: 1e3 * mean}
 			if half := s.W[i]; half > 0 {
-				low, high := 1e3*math.Max(0, mean-half), 1e3*(mean+half)
-				m.Low, m.High = &low, &high
+				m.Low, m.High = new(1e3*math.Max(0, mean-half)), new(1e3*(mean+half))
 			}
 			p.Means = append(p.Means, m)
 		}

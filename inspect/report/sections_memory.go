@@ -100,8 +100,7 @@ func lives(ctx context.Context, dir string, over *tracks) (*figure, error) {
 	end := over.seconds(over.End)
 	err := memory.EachLife(ctx, dir, func(l *memory.Life) error {
 		if first == nil {
-			of := *l
-			first = &of
+			first = new(*l)
 			if c.Title += fmt.Sprintf(" (%s of layer %d", l.KV, l.Layer); l.Ctx > 0 {
 				c.Title += fmt.Sprintf(", context %d", l.Ctx)
 			}

@@ -197,6 +197,5 @@ func (s *steps) graph(g *resource.Graph) {
 	if f.before != nil && *f.before != f.seq {
 		s.Alone.add(ns, 1)
 	}
-	seq := f.seq
-	f.before = &seq
+	f.before = new(f.seq)
 }

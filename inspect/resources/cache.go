@@ -76,8 +76,7 @@ func (m caches) add(e *resource.KV) {
 	}
 	c.wrote(e)
 	if e.NeededCells > 0 {
-		ratio := float64(e.ReusedCells) / float64(e.NeededCells)
-		c.HitRatio = &ratio
+		c.HitRatio = new(float64(e.ReusedCells) / float64(e.NeededCells))
 	}
 	if e.LayerID == c.first {
 		c.cells(e)

@@ -218,8 +218,7 @@ func (r *Experts) measure() {
 			}
 		}
 		if l.Experts > 0 {
-			balance := float64(sum) / float64(l.Experts) / float64(slices.Max(l.Chosen))
-			l.Balance = &balance
+			l.Balance = new(float64(sum) / float64(l.Experts) / float64(slices.Max(l.Chosen)))
 		}
 	}
 	for n := 1; ; n = min(2*n, most) {

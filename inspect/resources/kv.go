@@ -84,12 +84,11 @@ func (s *Spread) settle() {
 	if s.Count == 0 {
 		return
 	}
-	mean, most := s.sum/float64(s.Count), s.max
-	s.Mean, s.Max = &mean, &most
+	s.Mean, s.Max = new(s.sum/float64(s.Count)), new(s.max)
 	if s.Count <= maxSpread {
 		slices.Sort(s.all)
 		// The smallest value that at least this share of all are not above.
-		at := func(percent int) *float64 { v := s.all[(len(s.all)*percent+99)/100-1]; return &v }
+		at := func(percent int) *float64 { return new(s.all[(len(s.all)*percent+99)/100-1]) }
 		s.P50, s.P90 = at(50), at(90)
 	}
 	s.all = nil

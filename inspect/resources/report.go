@@ -401,8 +401,7 @@ func rooflineShare(roof *resource.Roofline, f *Figures) *float64 {
 	if roof == nil || f.GFLOPsPerS == nil || f.GBPerS == nil || roof.GFLOPsPerS <= 0 || roof.GBPerS <= 0 {
 		return nil
 	}
-	share := max(*f.GFLOPsPerS/roof.GFLOPsPerS, *f.GBPerS/roof.GBPerS)
-	return &share
+	return new(max(*f.GFLOPsPerS/roof.GFLOPsPerS, *f.GBPerS/roof.GBPerS))
 }
 
 func addBy[K comparable](sums map[K]*Cost, key K, cost Cost) {
@@ -482,6 +481,5 @@ func ratio(of, by float64) *float64 {
 	if by == 0 {
 		return nil
 	}
-	q := of / by
-	return &q
+	return new(of / by)
 }

@@ -171,8 +171,7 @@ func (r *Run) describe(m *rundir.Metadata) {
 	}
 	r.Account = m.Account
 	if m.Tokens != nil {
-		n := m.Tokens.Prompt + m.Tokens.Generated
-		r.Tokens = &n
+		r.Tokens = new(m.Tokens.Prompt + m.Tokens.Generated)
 	}
 	r.Hosts = resource.OtherHosts(m.Extra["hosts"])
 	var dataset struct{ Path string }

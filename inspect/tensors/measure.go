@@ -83,8 +83,7 @@ func MeasureTensors(ctx context.Context, r *Run, f Filter, s *Summary, progress 
 		for j := range s.Layers[i].Tensors {
 			t := &s.Layers[i].Tensors[j]
 			if a := totals[t.key()]; a != nil {
-				stats := a.Stats()
-				t.Stats = &stats
+				t.Stats = new(a.Stats())
 			}
 		}
 	}
@@ -207,8 +206,7 @@ func (j *job) lines(texts *tokenTexts, fn func(*Measure) error) error {
 	first := j.packet.TokenFirst
 	for row := range j.sums {
 		if len(j.sums) > 1 {
-			token := first + int64(row)
-			line.TokenIndex, line.TokenCount = &token, 1
+			line.TokenIndex, line.TokenCount = new(first+int64(row)), 1
 			line.Stored, line.Raw, line.Ratio = 0, 0, 0 // a row has no bytes of its own in a compressed packet
 		}
 		if line.TokenCount == 1 {
