@@ -2,7 +2,8 @@ package tensors
 
 import (
 	"encoding/json"
-	"path/filepath"
+	"io/fs"
+	"os"
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/store/rundir"
@@ -20,24 +21,11 @@ var otherNames = []string{
 // that was killed before that.
 func recorded(path string) bool {
 	for _, name := range append([]string{rundir.ManifestName, rundir.MetadataName, rundir.StreamName}, otherNames...) {
-		if found, _ := filepath.Glob(filepath.Join(escape(path), name)); len(found) > 0 {
+		if found, _ := fs.Glob(os.DirFS(path), name); len(found) > 0 {
 			return true
 		}
 	}
 	return rundir.Abandoned(path)
-}
-
-// escape makes a path mean itself in a pattern.
-func escape(path string) string {
-	var all []rune
-	for _, c := range path {
-		switch c {
-		case '*', '?', '[', '\\':
-			all = append(all, '\\')
-		}
-		all = append(all, c)
-	}
-	return string(all)
 }
 
 // checkOthers reports what recorders other than that of tensors say they lack.

@@ -184,12 +184,10 @@ func openStream(path string) (*Run, error) {
 func (r *Run) Close() error { return r.Stream.Close() }
 
 // Losses returns what was not recorded, by cause; never nil.
-func (r *Run) Losses() []Loss {
-	losses := []Loss{}
+func (r *Run) Losses() []rundir.Loss {
+	losses := []rundir.Loss{}
 	if r.Metadata != nil {
-		for _, l := range r.Metadata.Losses {
-			losses = append(losses, Loss(l))
-		}
+		losses = append(losses, r.Metadata.Losses...)
 	}
 	// A stream whose writing failed names the cause without a number, before it is known whether something is missing.
 	whole := r.Metadata != nil && r.Metadata.Stopped != nil && r.Metadata.Stopped.Whole
@@ -197,8 +195,8 @@ func (r *Run) Losses() []Loss {
 		if whole && l.Packets == 0 && l.Bytes == 0 {
 			continue
 		}
-		if !slices.ContainsFunc(losses, func(known Loss) bool { return known.Cause == l.Cause }) {
-			losses = append(losses, Loss{l.Cause, l.Packets, l.Bytes})
+		if !slices.ContainsFunc(losses, func(known rundir.Loss) bool { return known.Cause == l.Cause }) {
+			losses = append(losses, rundir.Loss{Cause: l.Cause, Packets: l.Packets, Bytes: l.Bytes})
 		}
 	}
 	return losses

@@ -39,13 +39,13 @@ type Summary struct {
 	// Steering is what was added to the residual stream, one after the other.
 	Steering []rundir.Steering `json:"steering,omitempty"`
 	// packets are missing (Lost), or values are not the model's (Altered)
-	Lossy      bool       `json:"lossy"`
-	Lost       bool       `json:"lost"`              // packets are missing, or the run is marked so
-	Losses     []Loss     `json:"losses"`            // empty, never null, when nothing was lost
-	Altered    []Altering `json:"altered,omitempty"` // what made stored values differ from the model's
-	Saturated  uint64     `json:"saturated"`
-	Underflown uint64     `json:"underflown"`
-	Layers     []Layer    `json:"layers"` // by layer number; -1 is what belongs to none
+	Lossy      bool          `json:"lossy"`
+	Lost       bool          `json:"lost"`              // packets are missing, or the run is marked so
+	Losses     []rundir.Loss `json:"losses"`            // empty, never null, when nothing was lost
+	Altered    []Altering    `json:"altered,omitempty"` // what made stored values differ from the model's
+	Saturated  uint64        `json:"saturated"`
+	Underflown uint64        `json:"underflown"`
+	Layers     []Layer       `json:"layers"` // by layer number; -1 is what belongs to none
 }
 
 // Kind says what a path turned out to be.
@@ -80,13 +80,6 @@ func (t *Totals) add(o Totals) {
 	if t.BytesStored > 0 {
 		t.Ratio = float64(t.BytesRaw) / float64(t.BytesStored)
 	}
-}
-
-// Loss is a cause for which something was not recorded, and how much.
-type Loss struct {
-	Cause   string `json:"cause"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
 }
 
 // Altering is something that stores values with an error.

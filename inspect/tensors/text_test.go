@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/store/label"
+	"github.com/llamatap/llamatap/store/rundir"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -30,7 +31,8 @@ func summaryOfAll() *Summary {
 		Arch:   "llama",
 		Totals: Totals{Packets: 156, BytesSource: 98304, BytesRaw: 49152, BytesStored: 45000, Ratio: 1.0923},
 		Tokens: 64, TokensByPhase: map[string]int64{"prefill": 12, "decode": 52}, Requests: 3,
-		PacketsPerToken: 2.4375, BytesPerToken: 703.125, Lossy: true, Losses: []Loss{{"pool full", 3, 4096}},
+		PacketsPerToken: 2.4375, BytesPerToken: 703.125, Lossy: true,
+		Losses:    []rundir.Loss{{Cause: "pool full", Packets: 3, Bytes: 4096}},
 		Saturated: 2, Underflown: 7,
 		Layers: []Layer{
 			{Layer: -1, Totals: output.Totals, Components: []Component{{label.ComponentOutput, 1, output.Totals}},

@@ -155,43 +155,30 @@ func expect(d *json.Decoder, want json.Delim) error {
 
 // EachToken reads the run's tokens files. Without one it returns fs.ErrNotExist, wrapped.
 func (r *Run) EachToken(fn func(*Token) error) (total int64, err error) {
-	for _, path := range r.tokensPaths {
-		n, err := eachToken(path, fn)
-		if err != nil {
-			return 0, err
-		}
-		total += n
-	}
-	return total, nil
-}
-
-func eachToken(path string, fn func(*Token) error) (total int64, err error) {
-	f, err := rundir.OpenFile(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	if total, err = ReadTokens(f, fn); err != nil {
-		return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
-	}
-	return total, nil
+	total, _, err = r.readTokens(fn)
+	return total, err
 }
 
 // CaptureSeconds is what the run's tokens files say of the capture's duration. Without one it returns
 // fs.ErrNotExist, wrapped.
-func (r *Run) CaptureSeconds() (sum float64, err error) {
+func (r *Run) CaptureSeconds() (float64, error) {
+	_, seconds, err := r.readTokens(nil)
+	return seconds, err
+}
+
+func (r *Run) readTokens(fn func(*Token) error) (total int64, seconds float64, err error) {
 	for _, path := range r.tokensPaths {
 		f, err := rundir.OpenFile(path)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		_, seconds, err := readTokens(f, nil)
+		n, s, err := readTokens(f, fn)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
+			return 0, 0, fmt.Errorf("%s is not a tokens file, or damaged: %w", path, err)
 		}
-		sum += seconds
+		total, seconds = total+n, seconds+s
 	}
-	return sum, nil
+	return total, seconds, nil
 }
 
 // tokenTexts holds the texts of a run's tokens by index: four bytes for each, and every different text once.
