@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -116,7 +117,7 @@ func writeLifeTable(out *present.Text, r *Report) {
 	for i := range r.Types {
 		t := &r.Types[i]
 		row := []string{t.Type, figure(t.WriteOnce, "%.3f"), "-", "-", "-", "-", "-", "-",
-			figure(t.ReadFrequency, "%.4g"), "-", "-", orDash(t.Label), orDash(t.LabelCensored)}
+			figure(t.ReadFrequency, "%.4g"), "-", "-", cmp.Or(t.Label, "-"), cmp.Or(t.LabelCensored, "-")}
 		if q := t.Retention; q != nil {
 			row[2], row[3], row[4], row[5], row[7] = present.Seconds(q.P50), present.Seconds(q.P90),
 				present.Seconds(q.P99), present.Seconds(q.Max), present.Percent(q.CensoredShare)
@@ -141,7 +142,7 @@ func writeRegionTable(out *present.Text, r *Report, top int) {
 		row := []string{fmt.Sprint(g.ID), g.Type, short(g.Name), present.Bytes(float64(g.Bytes)),
 			present.Bytes(float64(g.BytesRead)), present.Bytes(float64(g.BytesWritten)), "-", "-",
 			figure(g.WriteOnce, "%.3f"),
-			figure(g.ReadFrequency, "%.4g"), orDash(g.Label)}
+			figure(g.ReadFrequency, "%.4g"), cmp.Or(g.Label, "-")}
 		if g.PerStep != nil {
 			row[6] = present.Bytes(g.PerStep.Mean)
 		}
@@ -288,13 +289,6 @@ func share(n, of int64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func figure(x *float64, format string) string {

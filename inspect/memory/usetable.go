@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -76,9 +77,9 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 		"pages seen")}
 	for i := range *usesOf(r, column) {
 		u := &(*usesOf(r, column))[i]
-		row := []string{u.Collector, orDash(short(plainName(u.Symbol + u.DataSymbol)))}
+		row := []string{u.Collector, cmp.Or(short(plainName(u.Symbol+u.DataSymbol)), "-")}
 		if column == memtrace.TracePID {
-			row = []string{u.Collector, "-", orDash(short(u.Program))}
+			row = []string{u.Collector, "-", cmp.Or(short(u.Program), "-")}
 			if u.PID != nil {
 				row[1] = strconv.FormatInt(*u.PID, 10)
 			}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -9,31 +10,15 @@ import (
 // Class is how far a run may be believed.
 type Class string
 
-// The classes of mrm-trace, the best first. What is contaminated is archived, and left out of aggregates and figures.
+// The classes of mrm-trace. What is contaminated is archived, and left out of aggregates and figures.
 const (
 	Clean        Class = "clean"
 	Marginal     Class = "marginal"
 	Contaminated Class = "contaminated"
 )
 
-// rank orders the classes.
-func (c Class) rank() int {
-	switch c {
-	case Clean:
-		return 0
-	case Marginal:
-		return 1
-	}
-	return 2
-}
-
-// worse is the worse one of two classes.
-func worse(a, b Class) Class {
-	if a.rank() >= b.rank() {
-		return a
-	}
-	return b
-}
+// classes has the best first.
+var classes = []Class{Clean, Marginal, Contaminated}
 
 // Criterion is one of the conditions that all must hold, with what was measured.
 type Criterion struct {
@@ -129,7 +114,7 @@ func Judge(o *Observer) Validity {
 	for i := range rules {
 		c := rules[i].judge(o)
 		v.Criteria = append(v.Criteria, c)
-		v.Class = worse(v.Class, c.Class)
+		v.Class = classes[max(slices.Index(classes, v.Class), slices.Index(classes, c.Class))]
 	}
 	return v
 }
