@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,23 +85,13 @@ var defaultLimits = Limits{
 // orDefault fills in what is 0.
 func (l Limits) orDefault() Limits {
 	d := defaultLimits
-	set(&l.Connections, d.Connections)
-	set(&l.Follows, d.Follows)
-	set(&l.Body, d.Body)
-	set(&l.Header, d.Header)
-	set(&l.ReadTime, d.ReadTime)
-	set(&l.WriteTime, d.WriteTime)
-	set(&l.IdleTime, d.IdleTime)
-	set(&l.StopTime, d.StopTime)
-	set(&l.FoldTime, d.FoldTime)
-	set(&l.Generation, d.Generation)
-	set(&l.LiveTime, d.LiveTime)
-	return l
-}
-
-func set[T int | int64 | time.Duration](field *T, value T) {
-	if *field == 0 {
-		*field = value
+	return Limits{
+		Connections: cmp.Or(l.Connections, d.Connections), Follows: cmp.Or(l.Follows, d.Follows),
+		Body: cmp.Or(l.Body, d.Body), Header: cmp.Or(l.Header, d.Header),
+		ReadTime: cmp.Or(l.ReadTime, d.ReadTime), WriteTime: cmp.Or(l.WriteTime, d.WriteTime),
+		IdleTime: cmp.Or(l.IdleTime, d.IdleTime), StopTime: cmp.Or(l.StopTime, d.StopTime),
+		FoldTime: cmp.Or(l.FoldTime, d.FoldTime), Generation: cmp.Or(l.Generation, d.Generation),
+		LiveTime: cmp.Or(l.LiveTime, d.LiveTime),
 	}
 }
 
