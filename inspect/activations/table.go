@@ -274,24 +274,20 @@ func (a *Analysis) WriteText(w io.Writer, by string) error {
 
 // WriteMarkdown writes the same as a document.
 func (a *Analysis) WriteMarkdown(w io.Writer, by string) error {
-	escape := strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[")
 	out := &present.Text{W: w}
-	out.Line("# %s\n\n%s: %s.", escape.Replace(a.Path), escape.Replace(a.Model), escape.Replace(a.subject()))
+	out.Line("# %s\n\n%s: %s.", present.Markdown(a.Path), present.Markdown(a.Model), present.Markdown(a.subject()))
 	for _, t := range a.shown(by) {
-		if out.Line("\n## %s\n", escape.Replace(t.Title)); len(t.Rows) == 0 {
-			out.Line("None. %s", escape.Replace(t.Note))
+		if out.Line("\n## %s\n", present.Markdown(t.Title)); len(t.Rows) == 0 {
+			out.Line("None. %s", present.Markdown(t.Note))
 			continue
 		}
 		for i, cells := range t.Cells() {
-			for k := range cells {
-				cells[k] = escape.Replace(cells[k])
-			}
-			if out.Line("| %s |", strings.Join(cells, " | ")); i == 0 {
+			if out.Line("| %s |", present.Markdown(cells...)); i == 0 {
 				out.Line("|%s", strings.Repeat("---|", len(cells)))
 			}
 		}
 		if t.Note != "" {
-			out.Line("\n%s", escape.Replace(t.Note))
+			out.Line("\n%s", present.Markdown(t.Note))
 		}
 	}
 	return out.Err

@@ -179,7 +179,7 @@ func (c *Comparison) WriteMarkdown(w io.Writer) error {
 	t := &present.Text{W: w}
 	t.Line("# Two runs\n")
 	for name, r := range c.sides() {
-		t.Line("- **%s**: %s, %s. %s", name, markdown.Replace(r.Path), r.State, markdown.Replace(r.Verdict))
+		t.Line("- **%s**: %s, %s. %s", name, present.Markdown(r.Path), r.State, present.Markdown(r.Verdict))
 	}
 	for _, part := range c.tables() {
 		t.Line("")
@@ -191,17 +191,17 @@ func (c *Comparison) WriteMarkdown(w io.Writer) error {
 				t.Line("**%s**", row[0])
 				break
 			}
-			t.Line("| %s |", markdown.Replace(strings.Join(row, "\x00")))
+			t.Line("| %s |", present.Markdown(row...))
 			if i == 0 {
 				t.Line("|---|%s", strings.Repeat("---:|", len(row)-1))
 			}
 		}
 		if part.left != "" {
-			t.Line("\n%s.", upper(markdown.Replace(part.left)))
+			t.Line("\n%s.", upper(present.Markdown(part.left)))
 		}
 	}
 	for _, n := range c.Notes {
-		t.Line("\nNote: %s", markdown.Replace(n))
+		t.Line("\nNote: %s", present.Markdown(n))
 	}
 	return t.Err
 }

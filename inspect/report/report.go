@@ -143,19 +143,14 @@ func (r *Report) WriteText(w io.Writer) error {
 // WriteMarkdown writes the same as a document, with the evidence for each cause.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	t := &present.Text{W: w}
-	t.Line("# %s\n\n%s\n", markdown.Replace(r.Path), markdown.Replace(r.Verdict))
+	t.Line("# %s\n\n%s\n", present.Markdown(r.Path), present.Markdown(r.Verdict))
 	for i, cells := range r.causeRows() {
-		if t.Line("| %s |", markdown.Replace(strings.Join(cells, "\x00"))); i == 0 {
+		if t.Line("| %s |", present.Markdown(cells...)); i == 0 {
 			t.Line("|---|---:|---:|---|---|---|")
 		}
 	}
 	for _, n := range r.Notes {
-		t.Line("\nNote: %s", markdown.Replace(n))
+		t.Line("\nNote: %s", present.Markdown(n))
 	}
 	return t.Err
 }
-
-// markdown escapes what a table or a paragraph would take for markup, and puts cells in columns.
-var markdown = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*",
-	"_", "\\_", "`", "\\`", "[", "\\[",
-	"\n", " ", "\r", " ", "\x00", " | ")

@@ -14,6 +14,13 @@ type Text struct {
 	Err error
 }
 
+// Markdown is text, or the cells of a table's row, with what Markdown would take for markup escaped.
+func Markdown(cells ...string) string { return markdown.Replace(strings.Join(cells, "\x00")) }
+
+var markdown = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", "*", "\\*",
+	"_", "\\_", "`", "\\`", "[", "\\[",
+	"\n", " ", "\r", " ", "\x00", " | ")
+
 // Line writes a formatted line.
 func (t *Text) Line(format string, args ...any) {
 	if t.Err == nil {
