@@ -3,7 +3,6 @@ package memory
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/memtrace"
@@ -43,64 +42,61 @@ func (r *Report) WriteMetrics(w io.Writer) error {
 	out := table.NewCSV(w, MetricsColumns...)
 	for i := range r.Types {
 		t := &r.Types[i]
-		out.Write(append([]string{t.Type, strconv.Itoa(t.Regions), table.Cell(t.Bytes)}, t.cells()...)...)
+		out.Row(append([]any{t.Type, t.Regions, t.Bytes}, t.cells()...)...)
 	}
 	return out.Close()
 }
 
 // cells are the columns of metrics.csv after those that say what they are about.
-func (f *Figures) cells() []string {
-	cells := []string{table.Cell(f.WriteOnce), "", "", "", "", table.Cell(f.ReadFrequency),
-		strconv.FormatInt(f.Reads, 10),
-		strconv.FormatInt(f.Writes, 10), "", "", "",
-		table.Cell(f.Locality), f.Label, "", "", "", "", "", "", ""}
+func (f *Figures) cells() []any {
+	cells := make([]any, len(MetricsColumns)-3)
+	cells[0], cells[5], cells[6], cells[7] = f.WriteOnce, f.ReadFrequency, f.Reads, f.Writes
+	cells[11], cells[12] = f.Locality, f.Label
 	if q := f.Retention; q != nil {
-		cells[1], cells[2], cells[3], cells[4], cells[13] = table.Cell(&q.P50), table.Cell(&q.P90), table.Cell(&q.P99),
-			table.Cell(&q.Max), table.Cell(&q.CensoredShare)
+		cells[1], cells[2], cells[3], cells[4], cells[13] = q.P50, q.P90, q.P99, q.Max, q.CensoredShare
 	}
 	if o := f.Observed; o != nil {
-		copy(cells[14:], []string{table.Cell(o.RetentionP50), table.Cell(o.RetentionP90), table.Cell(o.RetentionP99),
-			table.Cell(o.WriteOnce), strconv.FormatInt(o.Pages, 10), o.Suitability})
+		copy(cells[14:], []any{o.RetentionP50, o.RetentionP90, o.RetentionP99, o.WriteOnce, o.Pages, o.Suitability})
 		if f.Reads+f.Writes == 0 { // page faults, which are not accesses
-			cells[6], cells[7] = "", ""
+			cells[6], cells[7] = nil, nil
 		}
 	}
 	if n := len(f.WorkingSet); n > 0 {
-		cells[8] = table.Cell(&f.WorkingSet[n-1].MeanBytes)
+		cells[8] = f.WorkingSet[n-1].MeanBytes
 	}
-	if f.IAI != nil && f.IAI.P50 != nil {
-		cells[9], cells[10] = strconv.FormatInt(*f.IAI.P50, 10), strconv.FormatInt(*f.IAI.P99, 10)
+	if f.IAI != nil {
+		cells[9], cells[10] = f.IAI.P50, f.IAI.P99
 	}
 	return cells
 }
 
 // WriteCSV writes one table, of [Tables].
 func (r *Report) WriteCSV(w io.Writer, by By) error {
-	var rows [][]string
+	var head []string
+	var rows [][]any
 	switch by {
 	case ByType:
 		return r.WriteMetrics(w)
 	case ByRegion:
-		rows = append(rows, append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read",
-			"bytes_written",
-			"bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...))
+		head = append([]string{"region_id", "region_type", "name", "layer", "kv", "bytes_read", "bytes_written",
+			"bytes_per_step_mean", "bytes"}, MetricsColumns[3:]...)
 		for i := range r.Regions {
 			rows = append(rows, r.Regions[i].row())
 		}
 	case ByStep, ByTime:
-		rows = movedRows(r, by)
+		head, rows = movedRows(r, by)
 	case ByPhase:
-		rows = phaseRows(r)
+		head, rows = phaseRows(r)
 	default:
 		if column, ok := usesBy(by); ok {
-			rows = useRows(r, column)
+			head, rows = useRows(r, column)
 			break
 		}
 		return fmt.Errorf("there is no table by %.40q: use %s", string(by), names(Tables))
 	}
-	out := table.NewCSV(w, rows[0]...)
-	for _, row := range rows[1:] {
-		out.Write(row...)
+	out := table.NewCSV(w, head...)
+	for _, row := range rows {
+		out.Row(row...)
 	}
 	return out.Close()
 }
@@ -113,35 +109,30 @@ func names(all []By) string {
 	return strings.Join(texts, ", ")
 }
 
-func (g *Region) row() []string {
-	layer, perStep := "", ""
-	if g.Layer != nil {
-		layer = strconv.FormatInt(*g.Layer, 10)
-	}
+func (g *Region) row() []any {
+	var perStep any
 	if g.PerStep != nil {
-		perStep = table.Cell(&g.PerStep.Mean)
+		perStep = g.PerStep.Mean
 	}
-	return append([]string{strconv.Itoa(g.ID), g.Type, g.Name, layer, g.KV, table.Cell(g.BytesRead),
-		table.Cell(g.BytesWritten), perStep, table.Cell(g.Bytes)}, g.cells()...)
+	return append([]any{g.ID, g.Type, g.Name, g.Layer, g.KV, g.BytesRead, g.BytesWritten, perStep, g.Bytes},
+		g.cells()...)
 }
 
 // movedRows are bytes by type of region, for all types that occur: of executions of graphs, or over time.
-func movedRows(r *Report, by By) [][]string {
+func movedRows(r *Report, by By) (head []string, rows [][]any) {
 	t := &r.Traffic
 	head, n := []string{"ts_ns", "seconds"}, len(t.Bins)
 	width := float64(t.WidthNS) / 1e9
-	row := func(i int) ([]string, *memtrace.Moved) {
-		return []string{strconv.FormatInt(t.First+int64(i)*t.WidthNS, 10), table.Cell(&width)}, &t.Bins[i]
-	}
+	row := func(i int) ([]any, *memtrace.Moved) { return []any{t.First + int64(i)*t.WidthNS, width}, &t.Bins[i] }
 	if by == ByStep {
 		head, n = []string{"graph_seq", "token_index", "ts_ns"}, len(t.Steps)
-		row = func(i int) ([]string, *memtrace.Moved) {
+		row = func(i int) ([]any, *memtrace.Moved) {
 			s := &t.Steps[i]
-			token := ""
+			cells := []any{s.Graph, nil, s.NS}
 			if s.Token >= 0 {
-				token = strconv.FormatInt(s.Token, 10)
+				cells[1] = s.Token
 			}
-			return []string{strconv.FormatInt(s.Graph, 10), token, strconv.FormatInt(s.NS, 10)}, &s.Moved
+			return cells, &s.Moved
 		}
 	}
 	var all memtrace.Moved
@@ -155,14 +146,13 @@ func movedRows(r *Report, by By) [][]string {
 			head = append(head, kind.String()+"_bytes_read", kind.String()+"_bytes_written")
 		}
 	}
-	rows := [][]string{head}
 	for i := range n {
 		cells, m := row(i)
 		for _, kind := range types {
 			read, written := m.Of(kind)
-			cells = append(cells, table.Cell(read), table.Cell(written))
+			cells = append(cells, read, written)
 		}
 		rows = append(rows, cells)
 	}
-	return rows
+	return head, rows
 }

@@ -186,23 +186,21 @@ func (s *sampleSums) fillPhases(r *Report) {
 
 // phaseRows are the rows of the table of phases as CSV, one for each collector and type of region; a phase without
 // samples has one.
-func phaseRows(r *Report) [][]string {
-	rows := [][]string{{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples",
-		"events", "reads", "writes"}}
+func phaseRows(r *Report) (head []string, rows [][]any) {
 	for i := range r.Phases {
 		p := &r.Phases[i]
-		head := []string{p.Name, strconv.FormatBool(p.Inferred), strconv.Itoa(p.Markers),
-			strconv.FormatInt(p.Begin, 10), table.Cell(&p.Seconds)}
+		of := []any{p.Name, p.Inferred, p.Markers, p.Begin, p.Seconds}
 		for k := range p.Samples {
 			s := &p.Samples[k]
-			rows = append(rows, append(slices.Clone(head), s.Collector, s.Type, strconv.FormatInt(s.Samples, 10),
-				s.events(), eventText(s.Events, "read", ""), eventText(s.Events, "write", "")))
+			rows = append(rows, append(slices.Clone(of), s.Collector, s.Type, s.Samples, s.events(),
+				eventText(s.Events, "read", ""), eventText(s.Events, "write", "")))
 		}
 		if len(p.Samples) == 0 {
-			rows = append(rows, append(head, "", "", "0", "", "", ""))
+			rows = append(rows, append(of, nil, nil, 0, nil, nil, nil))
 		}
 	}
-	return rows
+	return []string{"phase", "inferred", "markers", "begin_ns", "seconds", "collector", "region_type", "samples",
+		"events", "reads", "writes"}, rows
 }
 
 // events is how many there were, of all ops.

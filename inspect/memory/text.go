@@ -8,6 +8,7 @@ import (
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // WriteText writes the report for people: types of regions, the largest top regions, what moved per execution,
@@ -19,7 +20,15 @@ func (r *Report) WriteText(w io.Writer, by By, top int) error {
 		writeRegionTable(out, r, len(r.Regions))
 		return out.Err
 	case ByStep, ByTime:
-		out.Table(movedRows(r, by))
+		head, rows := movedRows(r, by)
+		texts := [][]string{head}
+		for _, row := range rows {
+			texts = append(texts, nil)
+			for _, cell := range row {
+				texts[len(texts)-1] = append(texts[len(texts)-1], table.Cell(cell))
+			}
+		}
+		out.Table(texts)
 		return out.Err
 	case ByPhase:
 		writePhaseTable(out, r)
@@ -291,7 +300,7 @@ func share(n, of int64) string {
 	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
 }
 
-func figure(x *float64, format string) string {
+func figure[N any](x *N, format string) string {
 	if x == nil {
 		return "-"
 	}

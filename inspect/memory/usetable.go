@@ -7,7 +7,6 @@ import (
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
-	"github.com/llamatap/llamatap/store/table"
 )
 
 // usesBy is the column of the trace whose values the lines of a table stand for; false: it is another table.
@@ -24,44 +23,35 @@ func usesBy(by By) (column int, ok bool) {
 }
 
 // useRows are the rows of a table of uses as CSV: what is not known, or was not seen, is an empty cell.
-func useRows(r *Report, column int) [][]string {
-	rows := [][]string{{"collector", "symbol", "demangled"}}
+func useRows(r *Report, column int) (head []string, rows [][]any) {
+	head = []string{"collector", "symbol", "demangled"}
 	switch column {
 	case memtrace.TraceDataSymbol:
-		rows[0][1] = "data_symbol"
+		head[1] = "data_symbol"
 	case memtrace.TracePID:
-		rows[0][1], rows[0][2] = "pid", "name"
+		head[1], head[2] = "pid", "name"
 	}
-	rows[0] = append(rows[0], "samples", "share", "events", "events_low", "events_high", "reads", "writes",
-		"bytes_read", "bytes_written", "pages_seen")
 	for i := range *usesOf(r, column) {
 		u := &(*usesOf(r, column))[i]
-		row := []string{u.Collector, u.Symbol + u.DataSymbol, u.Demangled}
+		row := []any{u.Collector, u.Symbol + u.DataSymbol, u.Demangled}
 		if column == memtrace.TracePID {
-			row[1], row[2] = "", u.Program
-			if u.PID != nil {
-				row[1] = strconv.FormatInt(*u.PID, 10)
-			}
+			row[1], row[2] = u.PID, u.Program
 		}
 		low, high := u.all.Interval()
-		row = append(row, strconv.FormatInt(u.Samples, 10), table.Cell(&u.Share), table.Cell(&u.all.Events),
-			table.Cell(&low),
-			table.Cell(&high), eventText(u.Events, "read", ""), eventText(u.Events, "write", ""),
-			seen(u.BytesRead, table.Cell(u.BytesRead), ""), seen(u.BytesWritten, table.Cell(u.BytesWritten), ""), "")
-		if u.PagesSeen != nil {
-			row[len(row)-1] = strconv.FormatInt(*u.PagesSeen, 10)
-		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, u.Samples, u.Share, u.all.Events, low, high, eventText(u.Events, "read", ""),
+			eventText(u.Events, "write", ""), seen[any](u.BytesRead, u.BytesRead, nil),
+			seen[any](u.BytesWritten, u.BytesWritten, nil), u.PagesSeen))
 	}
-	return rows
+	return append(head, "samples", "share", "events", "events_low", "events_high", "reads", "writes",
+		"bytes_read", "bytes_written", "pages_seen"), rows
 }
 
-// seen is a text, or another one where its number is 0: what was not seen is unknown.
-func seen(n uint64, text, none string) string {
+// seen is a cell, or another one where its number is 0: what was not seen is unknown.
+func seen[T any](n uint64, cell, none T) T {
 	if n == 0 {
 		return none
 	}
-	return text
+	return cell
 }
 
 // writeUseTable writes a table of uses for people.
@@ -79,23 +69,17 @@ func writeUseTable(out *present.Text, r *Report, column int) {
 		u := &(*usesOf(r, column))[i]
 		row := []string{u.Collector, cmp.Or(short(plainName(u.Symbol+u.DataSymbol)), "-")}
 		if column == memtrace.TracePID {
-			row = []string{u.Collector, "-", cmp.Or(short(u.Program), "-")}
-			if u.PID != nil {
-				row[1] = strconv.FormatInt(*u.PID, 10)
-			}
+			row = []string{u.Collector, figure(u.PID, "%d"), cmp.Or(short(u.Program), "-")}
 		}
-		interval, pages := "exact", "-"
+		interval := "exact"
 		if low, high := u.all.Interval(); low != high {
 			interval = fmt.Sprintf("%.0f to %.0f", low, high)
-		}
-		if u.PagesSeen != nil {
-			pages = strconv.FormatInt(*u.PagesSeen, 10)
 		}
 		rows = append(rows, append(row, strconv.FormatInt(u.Samples, 10), present.Percent(u.Share),
 			fmt.Sprintf("%.0f", u.all.Events), interval, eventText(u.Events, "read", "-"),
 			eventText(u.Events, "write", "-"),
 			seen(u.BytesRead, present.Bytes(float64(u.BytesRead)), "-"),
-			seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), pages))
+			seen(u.BytesWritten, present.Bytes(float64(u.BytesWritten)), "-"), figure(u.PagesSeen, "%d")))
 	}
 	if len(rows) > 1 {
 		out.Table(rows)
