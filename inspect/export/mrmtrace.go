@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -213,26 +212,21 @@ func (e *mrmTrace) writeMetrics(w io.Writer) error {
 	for i := range types {
 		t := &types[i]
 		name, _ := typeOf(t.Type)
-		row := []string{
-			name, strconv.Itoa(t.Regions), table.Cell(t.RetentionP50), table.Cell(t.RetentionP90),
-			table.Cell(t.RetentionP99),
-			table.Cell(t.RetentionMean), table.Cell(t.WriteOnce),
-			table.Cell(t.ReadsPerWrite), table.Cell(float64(t.Pages*memtrace.PageBytes) / (1 << 20)),
-			strconv.FormatInt(t.Pages, 10),
-			string(t.Label(memtrace.DefaultThresholds())), "", "", "", "",
+		row := []any{
+			name, t.Regions, t.RetentionP50, t.RetentionP90, t.RetentionP99, t.RetentionMean, t.WriteOnce,
+			t.ReadsPerWrite, float64(t.Pages*memtrace.PageBytes) / (1 << 20), t.Pages,
+			string(t.Label(memtrace.DefaultThresholds())), nil, nil, nil, nil,
 		}
 		if own := e.report.Type(name); own != nil {
 			if r := own.Retention; r != nil {
-				row[11], row[12] = table.Cell(r.P50), table.Cell(r.P99)
+				row[11], row[12] = r.P50, r.P99
 			}
-			if own.WriteOnce != nil {
-				row[13] = table.Cell(*own.WriteOnce)
-			}
+			row[13] = own.WriteOnce
 			if n := len(own.WorkingSet); n > 0 {
-				row[14] = table.Cell(own.WorkingSet[n-1].MeanBytes)
+				row[14] = own.WorkingSet[n-1].MeanBytes
 			}
 		}
-		out.Write(row...)
+		out.Row(row...)
 	}
 	return out.Close()
 }

@@ -175,15 +175,14 @@ func (r *Requests) WriteCSV(w io.Writer) error {
 	}
 	out := table.NewCSV(w, append(names, EnergyColumn)...)
 	for i := range r.All {
-		var cells []string
+		var cells []any
 		for _, c := range kvcache.RequestColumns {
 			cells = append(cells, requestCell(&c, &r.All[i]))
 		}
 		for _, c := range kvcache.RequestTexts {
 			cells = append(cells, *c.Of(&r.All[i]))
 		}
-		cells = append(cells, table.Cell(r.joules(&r.All[i])))
-		out.Write(cells...)
+		out.Row(append(cells, r.joules(&r.All[i]))...)
 	}
 	return out.Close()
 }
