@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/activations"
@@ -41,18 +40,13 @@ has all of them, with the keys of STRAP-LLM's analysis.
 			f.Add("--tensor GLOB", &o.Filter.Tensor, tensorHelp).Default = activations.ResidualStream
 			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
 				"only this token, or from A to before B; either may be empty (default: all)")
-			f.Add("--ctx N", contextSetter(&o.Filter.Ctx), "only this context (default: all)")
+			f.Add("--ctx N", parsed(&o.Filter.Ctx, parseContext), "only this context (default: all)")
 			f.Add("--by TABLE", choice(&by, activations.Names...),
 				"only this table: "+strings.Join(activations.Names, ", "))
 			f.Add("--metric NAME", choice(&o.Metric, activations.Metrics...),
 				"what is correlated: "+strings.Join(activations.Metrics, ", ")).Default = o.Metric
-			f.Add("--min-correlation R", func(s string) (err error) {
-				o.MinCorrelation, err = strconv.ParseFloat(s, 64)
-				if err != nil || !(o.MinCorrelation >= 0 && o.MinCorrelation <= 1) {
-					return cli.Wrongf("give a number from 0 to 1")
-				}
-				return nil
-			}, "leave out pairs of a smaller |r|").Default = "0.6"
+			f.Add("--min-correlation R", parsed(&o.MinCorrelation, parseFraction),
+				"leave out pairs of a smaller |r|").Default = "0.6"
 			f.Add("--top N", &o.Top, "pairs that are kept; 0: all")
 			f.Add("--lens N", &o.Lens, "tokens that the logit lens reads, the last chosen ones; 0: none")
 			f.Add("-m, --model FILE", &o.Model, "GGUF file of the logit lens (default: the one that the run names)")

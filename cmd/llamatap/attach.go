@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/llamatap/llamatap/internal/cli"
@@ -35,40 +35,36 @@ root and a program that is linked with libllama.so, or statically with its symbo
   llamatap attach 4711 -o observed --host block,system
 `,
 		Define: func(f *cli.Flags) func([]string) error {
-			o := attachOptions{host: []string{"block", "system"}}
-			seconds, duration, percent, given := 1.0, 0.0, 1.0, false
+			o := attachOptions{}
+			seconds, duration, percent := 1.0, 0.0, 1.0
 			f.Add("--interval SECONDS", &seconds, "time between two lines, at least 0.05")
 			f.Add("-d, --duration SECONDS", &duration, "end after this time; 0: with the process")
 			f.Add("--json", &o.json, "print JSON lines")
 			f.Add("--max-overhead PERCENT", &percent, "of the process's time; beyond it tokens are counted no more")
 			f.Add("-o, --output DIR", &o.folder, "folder to write to; it is made").Default = ""
-			f.Add("--host LIST", setEach(func(name string) error {
-				if !given {
-					o.host, given = nil, true
-				}
-				if name != "none" {
-					o.host = append(o.host, name)
-				}
-				return choice(new(string), "block", "system", "prof", "none")(name)
-			}), "with -o: host collectors, of block, system, prof, or none").Default = "block,system"
+			f.Add("--host LIST", wordList(&o.host, "block", "system", "prof", "none"),
+				"with -o: host collectors, of block, system, prof, or none").Default = "block,system"
 			return func(args []string) error {
 				var err error
-				o.pid, err = strconv.Atoi(args[0])
+				o.pid, err = parsePID(args[0])
 				o.interval = time.Duration(seconds * float64(time.Second))
 				o.duration = time.Duration(duration * float64(time.Second))
 				o.most = percent / 100
 				switch {
-				case err != nil || o.pid < 1:
-					return cli.Wrongf("%.20q is not a process id", args[0])
+				case err != nil:
+					return cli.Wrong(err)
 				case !(o.interval >= 50*time.Millisecond && o.interval <= time.Hour):
 					return cli.Wrongf("--interval %v: give seconds from 0.05 to 3600", seconds)
 				case !(duration >= 0 && duration <= 1e9):
 					return cli.Wrongf("-d %v: give seconds from 0", duration)
 				case !(percent >= 0):
 					return cli.Wrongf("--max-overhead %v: give a number from 0", percent)
-				case given && o.folder == "":
+				case f.Given("--host") && o.folder == "":
 					return errors.New("--host writes files: name a folder with -o DIR")
+				case !f.Given("--host"):
+					o.host = []string{"block", "system"}
 				}
+				o.host = slices.DeleteFunc(o.host, func(name string) bool { return name == "none" })
 				return runAttach(o)
 			}
 		},

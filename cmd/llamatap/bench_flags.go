@@ -44,17 +44,6 @@ func intList(to *[]int) func(string) error {
 	}
 }
 
-// wordList adds words to a list. allowed are the valid words; empty: any.
-func wordList(to *[]string, allowed ...string) func(string) error {
-	return setEach(func(word string) error {
-		if len(allowed) > 0 && !slices.Contains(allowed, word) {
-			return fmt.Errorf("use %s", strings.Join(allowed, ", "))
-		}
-		*to = append(*to, word)
-		return nil
-	})
-}
-
 // newBench returns the defaults; -1 is what a script says.
 func newBench() *benchArguments {
 	return &benchArguments{dir: ".", seed: 1, repetitions: -1, rounds: -1, delay: -1}

@@ -19,7 +19,7 @@ func benchProgramCommand(name string) *cli.Command {
 			f.Add("--shape DIMENSIONS", &p.Shape, "dimensions of a tensor, separated by commas")
 			f.Add("--dtype float32|float16|int8", &p.DType, "element type")
 			f.Add("--seed N", &p.Seed, "seed of the values")
-			f.Add("--compression CODEC", func(s string) (err error) { p.Compression, err = codec.Parse(s); return err },
+			f.Add("--compression CODEC", parsed(&p.Compression, codec.Parse),
 				"none, lz4, zstd …").Default = p.Compression.String()
 			switch name {
 			case "compression_analysis":

@@ -35,7 +35,7 @@ func benchTapCommand() *cli.Command {
 			f.Add("-n, --n-gen N", &t.Model.Tokens, "tokens to generate per run")
 			f.Add("--prompt N", &prompt, "repetitions of a line of ten tokens as prompt")
 			f.Add("-t, --threads N", &t.Model.Threads, "threads of the model")
-			f.Add("--only LIST", setEach(func(part string) error { t.Only = append(t.Only, part); return nil }),
+			f.Add("--only LIST", wordList(&t.Only),
 				"measure only rows with one of these in their names, such as drop,DETAILED")
 			f.Add("--stock", &stock, "compare with llama-bench and llama-completion (default: on)").
 				Off = []string{"--no-stock"}

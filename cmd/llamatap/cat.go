@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +36,7 @@ elements as stored, json has all values.
 			defineLayer(f, &o.Layer)
 			f.Add("--token I|A:B", func(s string) (err error) { o.First, o.End, err = parseTokens(s); return err },
 				"only this token, or from A to before B; either may be empty (default: all)").Deprecated("--tokens")
-			f.Add("--ctx N", contextSetter(&o.Ctx), "the context, where several have the tensor")
+			f.Add("--ctx N", parsed(&o.Ctx, parseContext), "the context, where several have the tensor")
 			form.define(f, "text", "npy", "json")
 			return func(args []string) error {
 				path, err := resolveRun(args...)
@@ -70,19 +69,6 @@ elements as stored, json has all values.
 // catMemory is what cat's Go heap takes before its garbage is collected at once. A slice of millions of packets lives
 // long enough that it would otherwise take twice its size.
 const catMemory = 320 << 20
-
-// contextSetter stores the number of a context.
-func contextSetter(to **uint32) func(string) error {
-	return func(text string) error {
-		number, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			return errors.New("give the number of a context, from 0")
-		}
-		ctx := uint32(number)
-		*to = &ctx
-		return nil
-	}
-}
 
 // parseTokens reads I or A:B; End 0 means all, -1 no end.
 func parseTokens(text string) (first, end int64, err error) {

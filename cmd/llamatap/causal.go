@@ -77,15 +77,10 @@ An effect is the metric with the intervention less the metric without. Several p
 				" (default: by the tokens given, logit-diff, prob or kl)")
 			f.Add("--do ACTION", choice(&a.sweep.Action, intervene.Actions...), strings.Join(intervene.Actions, ", ")+
 				" (default: patch with --corrupt, otherwise zero)")
-			f.Add("--points LIST", setEach(func(name string) error {
-				ref, err := config.ParsePoint(name)
-				a.sweep.Points = append(a.sweep.Points, ref)
-				return err
-			}), "points that are changed").Default = "embeddings,attn_out_post,mlp_out_post"
-			f.Add("--layers LIST", func(s string) (err error) {
-				a.sweep.Layers, err = ggmlhooks.ParseLayerSet(s)
-				return err
-			}, "layers, such as 0-3,7 (default: all)")
+			f.Add("--points LIST", listOf(&a.sweep.Points, config.ParsePoint), "points that are changed").
+				Default = "embeddings,attn_out_post,mlp_out_post"
+			f.Add("--layers LIST", parsed(&a.sweep.Layers, ggmlhooks.ParseLayerSet),
+				"layers, such as 0-3,7 (default: all)")
 			f.Add("--tokens LIST", setEach(a.addTokens),
 				"positions in the prompt, such as 0,3-5,-1 for the last (default: all)")
 			f.Add("--heads", &a.sweep.Heads, "change each head by itself, at points that have heads")
@@ -95,13 +90,8 @@ An effect is the metric with the intervention less the metric without. Several p
 			f.Add("--from RUN", &a.recorded, "patch with values of a run recorded with --tap-points")
 			f.Add("--graph", &a.sweep.Graph, "measure edges too; formats of graphs imply it")
 			f.Add("--top N", &a.sweep.Top, "nodes of the graph, and rows of the text, at most")
-			f.Add("--least FRACTION", func(s string) (err error) {
-				a.sweep.Least, err = strconv.ParseFloat(s, 64)
-				if err != nil || !(a.sweep.Least >= 0 && a.sweep.Least <= 1) {
-					return errors.New("give a number from 0 to 1")
-				}
-				return nil
-			}, "leave effects below this fraction of the largest out of the graph").Default = "0.02"
+			f.Add("--least FRACTION", parsed(&a.sweep.Least, parseFraction),
+				"leave effects below this fraction of the largest out of the graph").Default = "0.02"
 			a.options.Trials = intervene.DefaultTrials
 			f.Add("--trials N", &a.options.Trials, "interventions in one decode")
 			f.Add("-t, --threads N", &a.options.Threads, "threads (default: one per core)").Default = ""

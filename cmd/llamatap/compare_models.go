@@ -45,11 +45,8 @@ each weight that differs.
 			a := &compareArguments{top: 20}
 			a.Chunk, a.Diverges = 512, 0.1
 			f.Add("-f, --file FILE", &a.text, "the text")
-			f.Add("--points LIST", setEach(func(name string) error {
-				ref, err := config.ParsePoint(name)
-				a.Points = append(a.Points, ref)
-				return err
-			}), "points that are compared").Default = "attn_out_post,mlp_out_post,resid_post"
+			f.Add("--points LIST", listOf(&a.Points, config.ParsePoint),
+				"points that are compared").Default = "attn_out_post,mlp_out_post,resid_post"
 			f.Add("--weights", &a.Weights, "measure what each weight explains")
 			f.Add("-c, --chunk N", &a.Chunk,
 				"tokens that are computed at a time; those of the second half are compared")

@@ -32,10 +32,8 @@ docs/EXPERTS.md defines each figure.
 			o, top, by := resources.ExpertOptions{Ctx: -1}, 5, "expert"
 			f.Add("--by expert|size|slots", choice(&by, resources.ExpertTables...), "table of a CSV file").Default = by
 			form.define(f, "text", "json", "csv", "parquet")
-			f.Add("--moe-cache-mib N,N…", func(list string) (err error) {
-				o.MiB, err = mebibytes(list)
-				return err
-			}, "sizes to predict, in MiB (default: sixteenths of all experts)")
+			f.Add("--moe-cache-mib N,N…", parsed(&o.MiB, mebibytes),
+				"sizes to predict, in MiB (default: sixteenths of all experts)")
 			f.Add("--n-cpu-moe N", &o.Layers, "layers whose experts stay in host memory, the first N (default: all)")
 			f.Add("--model FILE", &o.Model, "the model's GGUF file (default: the one that the run names)")
 			f.Add("--ctx N", &o.Ctx, "context (default: the first that chose experts)")

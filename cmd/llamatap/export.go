@@ -83,39 +83,30 @@ func (a *exportArgs) define(f *cli.Flags) {
 	f.Add("--to FORMAT", &a.to, "format of the export (needed)")
 	f.Add("-o, --output OUT", &o.Out, "file or folder to write (default: in the run directory, below derived/)")
 	f.Add("--force", &o.Force, "replace what is there")
-	f.Add("--tensor GLOB[,GLOB]", setEach(func(text string) error { s.Tensors = append(s.Tensors, text); return nil }),
+	f.Add("--tensor GLOB[,GLOB]", wordList(&s.Tensors),
 		"only tensors that match one of these, with or without layer suffix: l_out,ffn_*").Deprecated("--tensors")
 	definePoint(f, &a.points)
 	f.Add("--layer LIST", a.selectLayers, "only these layers, such as 0-3,7; none is what belongs to no layer").
 		Deprecated("--layers")
-	f.Add("--component LIST", setEach(func(text string) error {
-		component, err := label.ParseComponent(text)
-		s.Components = append(s.Components, component)
-		return err
-	}), "only these components, such as attention,mlp,residual")
-	f.Add("--token LIST", setEach(func(text string) error {
-		first, end, err := parseTokens(text)
-		s.Tokens = append(s.Tokens, export.Tokens{First: first, End: end})
-		return err
+	f.Add("--component LIST", listOf(&s.Components, label.ParseComponent),
+		"only these components, such as attention,mlp,residual")
+	f.Add("--token LIST", listOf(&s.Tokens, func(text string) (t export.Tokens, err error) {
+		t.First, t.End, err = parseTokens(text)
+		return t, err
 	}), "only these tokens: I or A:B (from A, before B; either may be empty), several with commas").
 		Deprecated("--tokens")
-	f.Add("--phase LIST", setEach(func(text string) error {
-		phase, err := label.ParsePhase(text)
-		s.Phases = append(s.Phases, phase)
-		return err
-	}), "only tokens of these phases: prefill, decode")
-	f.Add("--seq LIST", setEach(func(text string) error {
+	f.Add("--phase LIST", listOf(&s.Phases, label.ParsePhase), "only tokens of these phases: prefill, decode")
+	f.Add("--seq LIST", listOf(&s.Seqs, func(text string) (int32, error) {
 		seq, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || seq < 0 {
-			return errors.New("give numbers of sequences, from 0")
+			return 0, errors.New("give numbers of sequences, from 0")
 		}
-		s.Seqs = append(s.Seqs, int32(seq))
-		return nil
+		return int32(seq), nil
 	}), "only tokens of these sequences")
-	f.Add("--ctx N", contextSetter(&s.Ctx), "only this context")
+	f.Add("--ctx N", parsed(&s.Ctx, parseContext), "only this context")
 	f.Add("--shard-mb MB", &o.ShardMB,
 		"size of one file of safetensors (default 5000) or dataset (256), before compression")
-	f.Add("--max-size SIZE", func(text string) (err error) { a.maxSize, err = config.ParseBytes(text); return err },
+	f.Add("--max-size SIZE", parsed(&a.maxSize, config.ParseBytes),
 		"perfetto, chrome, speedscope: leave ops out where the file would be larger (default 10M for 1,000 tokens)")
 	f.Add("--seed N", &o.Seed, "dataset: seed of the shuffle")
 	f.Add("--shuffle-window TOKENS", &o.Window,
@@ -146,18 +137,6 @@ func (a *exportArgs) selectLayers(list string) (err error) {
 		s.Layers, err = ggmlhooks.ParseLayerSet(strings.Join(layers, ","))
 	}
 	return err
-}
-
-// setEach calls a function for each part of a list with commas.
-func setEach(set func(string) error) func(string) error {
-	return func(list string) error {
-		for text := range strings.SplitSeq(list, ",") {
-			if err := set(strings.TrimSpace(text)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // run writes captured tensors in another program's format.

@@ -171,24 +171,3 @@ func jsonLines(out io.Writer) *json.Encoder {
 func untilInterrupt(others ...os.Signal) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), append(others, os.Interrupt)...)
 }
-
-// notEmpty returns what stores a text that has characters.
-func notEmpty(to *string) func(string) error {
-	return func(s string) error {
-		if *to = s; s == "" {
-			return errors.New("give a text that is not empty, or leave the flag out")
-		}
-		return nil
-	}
-}
-
-// choice returns what stores one of some words.
-func choice(to *string, words ...string) func(string) error {
-	return func(s string) error {
-		if !slices.Contains(words, s) {
-			return fmt.Errorf("use %s", strings.Join(words, ", "))
-		}
-		*to = s
-		return nil
-	}
-}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,34 +66,20 @@ key.
 			f.Add("--count N", &o.count, "end after N snapshots; 0: no end")
 			f.Add("--cost", &o.cost,
 				"at the end, print what each BPF program cost per run; counting that costs some 60 ns a run more")
-			f.Add("--pid PID[,PID]", setEach(func(word string) error {
-				n, err := strconv.Atoi(word)
-				if err != nil || n < 1 {
-					return fmt.Errorf("%.20q is not a process id", word)
-				}
-				o.pids = append(o.pids, n)
-				return nil
-			}), "only these processes")
+			f.Add("--pid PID[,PID]", listOf(&o.pids, parsePID), "only these processes")
 			f.Add("--cgroup GROUP", &o.cgroup,
 				"only this control group and those below: a path below the hierarchy of version 2, or a folder of "+
 					"either version")
 			f.Add("--comm NAME", &o.comm, "only threads with this name, as /proc/PID/comm has it")
 			switch o.name {
 			case "block":
-				f.Add("--device NAME[,NAME]",
-					setEach(func(s string) error { o.devices = append(o.devices, s); return nil }),
-					"only these devices, such as nvme0n1")
+				f.Add("--device NAME[,NAME]", wordList(&o.devices), "only these devices, such as nvme0n1")
 				f.Add("--strap-buckets", &o.strap,
 					"write bucket bounds twice too large, as STRAP-LLM did, for scripts made for them")
 			case "prof":
 				o.sample = 1
 				collectors := []string{"disk", "syscalls", "mem", "sched", "sync", "net"}
-				f.Add("--only LIST",
-					setEach(func(s string) error {
-						o.only = append(o.only, s)
-						return choice(new(string),
-							collectors...)(s)
-					}),
+				f.Add("--only LIST", wordList(&o.only, collectors...),
 					"only these collectors, of "+strings.Join(collectors, ", ")).Default = "disk,syscalls,mem,sched"
 				f.Add("--sample-read-write N", &o.sample, "time one in N reads and writes; all are counted")
 				f.Add("--labels KEY=VALUE[,KEY=VALUE]", setEach(o.addLabel), "add these to each event")

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/llamatap/llamatap/internal/cli"
+import (
+	"slices"
+
+	"github.com/llamatap/llamatap/internal/cli"
+)
 
 // agentOptions are the flags of 'llamatap host agent'.
 type agentOptions struct {
@@ -22,15 +26,11 @@ is here, and what the collectors say of PROGRAM. It ends with PROGRAM. docs/FLEE
 			o := agentOptions{listen: "127.0.0.1:7878"}
 			f.Add("--listen HOST:PORT", &o.listen, "listen there; nothing is encrypted: use a network of your own")
 			f.Add("--token TOKEN", &o.token, "demand this token of runs (needed); @FILE reads it from a file")
-			f.Add("--collectors LIST", setEach(func(name string) error {
-				if name == "none" {
-					return nil
-				}
-				o.collectors = append(o.collectors, name)
-				return choice(new(string), "block", "system", "prof")(name)
-			}), "what is recorded, of block, system, prof; none: the clock alone").Default = "none"
+			f.Add("--collectors LIST", wordList(&o.collectors, "block", "system", "prof", "none"),
+				"what is recorded, of block, system, prof; none: the clock alone").Default = "none"
 			return func(args []string) (err error) {
 				o.program = f.Program
+				o.collectors = slices.DeleteFunc(o.collectors, func(name string) bool { return name == "none" })
 				switch {
 				case len(args) > len(f.Program):
 					return cli.Wrongf("unexpected argument %.40q: put a program after --", args[0])

@@ -70,7 +70,7 @@ analyser draws in.
 				" where there is one, or that of the run directory)")
 			f.Add("--top N", &o.Top, "only the N devices with most requests (0: all)")
 			f.Add("--percentiles LIST",
-				func(s string) (err error) { o.Percentiles, err = parsePercentiles(s); return err },
+				parsed(&o.Percentiles, parsePercentiles),
 				"show these percentiles; correlations are those of the highest").Default = "50,95,99"
 			f.Add("--window SECONDS", &o.Window,
 				"combine snapshots to windows of this length before they are compared (0: each alone)")
@@ -82,12 +82,9 @@ analyser draws in.
 				"draw charts into this folder (default: "+defaultCharts+", or derived/host of the run directory)").
 				Deprecated("--output-dir") // as STRAP-LLM's documentation has it
 			f.Add("--no-charts", &a.noCharts, "draw no charts")
-			f.Add("--chart-types LIST", func(s string) (err error) {
-				a.charts, err = host.ParseChartTypes(s)
-				return err
-			},
+			f.Add("--chart-types LIST", parsed(&a.charts, host.ParseChartTypes),
 				"draw these charts: all, or some of "+strings.Join(host.ChartTypes, ", ")).Default = "all"
-			f.Add("--figures LIST", func(s string) (err error) { a.figures, err = sheet.ParseForms(s); return err },
+			f.Add("--figures LIST", parsed(&a.figures, sheet.ParseForms),
 				"draw charts in these formats: png, svg, pdf").Default = "png"
 			a.define(f, "text", "json")
 			return a.run

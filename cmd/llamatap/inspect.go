@@ -72,7 +72,7 @@ given one token: which tensor each is, or why the model has none. --point NAME s
 			f.Add("--head H", &a.head, "with --attention: the head")
 			f.Add("--token I|A:B", &a.token, "with --attention: only this token, or from A to before B").
 				Deprecated("--tokens")
-			f.Add("--ctx N", contextSetter(&a.ctx), "with --attention: the context").Default = "0"
+			f.Add("--ctx N", parsed(&a.ctx, parseContext), "with --attention: the context").Default = "0"
 			a.define(f, "text", "json", "npy")
 			f.Add("", func(string) error { a.form = "npy"; return nil }, "").Deprecated("--npy")
 			return func(args []string) (err error) {
@@ -256,11 +256,8 @@ func (a *inspectArgs) writePoints(run *tensors.Run) error {
 
 // definePoint adds the flag of points.
 func definePoint(f *cli.Flags, to *[]ggmlhooks.PointRef) {
-	f.Add("--point NAME[,NAME]", setEach(func(text string) error {
-		ref, err := config.ParsePoint(text)
-		*to = append(*to, ref)
-		return err
-	}), "only the tensors at these points of a run recorded with --tap-points, such as resid_post,mlp_act.3")
+	f.Add("--point NAME[,NAME]", listOf(to, config.ParsePoint),
+		"only the tensors at these points of a run recorded with --tap-points, such as resid_post,mlp_act.3")
 }
 
 // defineLayer adds the flag of one layer; nil means no choice.

@@ -50,7 +50,7 @@ phase).
 			form.define(f, "text", "json", "csv")
 			var plot plotFile
 			plot.define(f)
-			f.Add("--windows LIST", func(s string) (err error) { windows, err = parseWindows(s); return err },
+			f.Add("--windows LIST", parsed(&windows, parseWindows),
 				"lengths of the windows that working sets are measured in").Default = "1ms,100ms,1s"
 			f.Add("--top N", &top, "show the N regions that were accessed most")
 			return func(args []string) error {

@@ -77,7 +77,7 @@ const defaultFigures = "png,svg"
 
 // defineFigures adds the flags of the formats of figures.
 func defineFigures(f *cli.Flags, forms *[]string, none *bool) {
-	f.Add("--figures LIST", func(s string) (err error) { *forms, err = sheet.ParseForms(s); return err },
+	f.Add("--figures LIST", parsed(forms, sheet.ParseForms),
 		"draw figures in these formats: png, svg, pdf").Default = defaultFigures
 	f.Add("--no-figures", none, "draw no figures")
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/term"
 
@@ -31,16 +30,13 @@ have a head that llamatap knows. llama.cpp is not needed.
 			var model, output string
 			var tokens []int32
 			f.Add("-m, --model FILE", &model, "GGUF file of the model (default: the embedded model)")
-			f.Add("--rows TOKEN[,TOKEN]", func(list string) error {
-				for text := range strings.SplitSeq(list, ",") {
-					token, err := strconv.ParseInt(text, 10, 32)
-					if err != nil {
-						return errors.New("give numbers of tokens, separated by commas")
-					}
-					tokens = append(tokens, int32(token))
+			f.Add("--rows TOKEN[,TOKEN]", listOf(&tokens, func(text string) (int32, error) {
+				token, err := strconv.ParseInt(text, 10, 32)
+				if err != nil {
+					return 0, errors.New("give numbers of tokens, separated by commas")
 				}
-				return nil
-			}, "write the rows of the output matrix of these tokens")
+				return int32(token), nil
+			}), "write the rows of the output matrix of these tokens")
 			f.Add("-o, --output FILE", &output, "file to write; - is standard output").Default = "-"
 			return func(args []string) error {
 				switch {
