@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -89,19 +88,20 @@ func recordModel(recorders *config.Tap, cfg *config.Run, args, rest []string, be
 	o.Results, o.NoLogits = cfg.ResultsFile, cfg.AllRows
 	o.Command = exec.Command(self, append([]string{"run"}, rest...)...)
 	o.Command.Stdin, o.Command.Stdout, o.Command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if o.Repeat.Seed != 0 {
-		o.Command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", seedVariable, o.Repeat.Seed))
-	}
-	if recorders.Checkpoint.Every > 0 {
-		o.Command.Env = append(o.Command.Environ(), fmt.Sprintf("%s=%d", textVariable, recorders.Checkpoint.Every))
-	}
+	settings := modelSettings{Seed: o.Repeat.Seed, TextEvery: recorders.Checkpoint.Every}
 	if before != nil {
 		run := before.checkpoint.Run.Dir
 		o.Begin = func(kept *stream.Kept) (session.Start, error) {
-			return beginAgain(cfg, recorders, kept, run, o.Command)
+			start, err := settings.resume(cfg, recorders, kept, run)
+			return start, errors.Join(err, settings.passTo(o.Command))
 		}
-	} else if recorders.Checkpoint.State {
-		if o.StateFolder, err = keepState(cfg, recorders, o.Command); err != nil {
+	} else {
+		if recorders.Checkpoint.State {
+			if o.StateFolder, err = settings.keepState(cfg, recorders); err != nil {
+				return err
+			}
+		}
+		if err := settings.passTo(o.Command); err != nil {
 			return err
 		}
 	}
@@ -142,14 +142,10 @@ func recordAs(o session.Options, tap *config.Tap, args []string) error {
 	if tapped.Recording() {
 		return errTapped
 	}
-	cmd := o.Command
-	result, err := session.Run(context.Background(), session.Options{
-		Tap: tap, Command: cmd, Repeat: o.Repeat, Resume: o.Resume, Begin: o.Begin, StateFolder: o.StateFolder,
-		Results: o.Results, NoLogits: o.NoLogits,
-		Backends: runner.CommandBackends(cmd), Echo: append([]string{"llamatap"}, args...),
-		Llama: session.LlamaInfo{Version: llama.Version(), Prefix: runner.CommandPrefix(cmd)}, Version: version,
-		Summary: present.Err,
-	})
+	o.Tap, o.Version, o.Summary, o.Echo = tap, version, present.Err, append([]string{"llamatap"}, args...)
+	o.Backends = runner.CommandBackends(o.Command)
+	o.Llama = session.LlamaInfo{Version: llama.Version(), Prefix: runner.CommandPrefix(o.Command)}
+	result, err := session.Run(context.Background(), o)
 	if errors.Is(err, session.ErrSelection) {
 		return cli.Wrong(err)
 	}

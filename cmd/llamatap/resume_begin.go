@@ -23,12 +23,21 @@ import (
 	"github.com/llamatap/llamatap/store/stream"
 )
 
-// beginAgain decides where the program of a resumed run begins, and passes it on.
-func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string, program *exec.Cmd) (session.Start,
-	error) {
+// passTo puts the settings into the environment of the model's process.
+func (m *modelSettings) passTo(program *exec.Cmd) error {
+	text, err := json.Marshal(m)
+	if err == nil {
+		program.Env = append(program.Environ(), fmt.Sprintf("%s=%s", settingsVariable, text))
+	}
+	return err
+}
+
+// resume decides where the program of a resumed run begins.
+func (m *modelSettings) resume(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string) (session.Start, error) {
 	if cfg.PromptsFile != "" && cfg.ResultsFile != "" {
 		done, tokens := answered(cfg, tap, kept)
-		return session.Start{Tokens: tokens, Idle: true}, putEnv(program, doneVariable, done)
+		m.Done = &done
+		return session.Start{Tokens: tokens, Idle: true}, nil
 	}
 	if !tap.Checkpoint.State {
 		return session.Start{}, nil
@@ -42,20 +51,8 @@ func beginAgain(cfg *config.Run, tap *config.Tap, kept *stream.Kept, run string,
 	}
 	state := latestState(folder, tap, kept)
 	state.Every, state.Step = tap.Checkpoint.Every, session.Step(tap)
-	return session.Start{Tokens: state.From}, putEnv(program, stateVariable, state)
-}
-
-// putEnv puts something into a program's environment.
-func putEnv(program *exec.Cmd, variable string, what any) error {
-	text, err := json.Marshal(what)
-	if err != nil {
-		return err
-	}
-	if program.Env == nil {
-		program.Env = os.Environ()
-	}
-	program.Env = append(program.Env, fmt.Sprintf("%s=%s", variable, text))
-	return nil
+	m.State = &state
+	return session.Start{Tokens: state.From}, nil
 }
 
 // checkState refuses to keep the state of what cannot be resumed from it. More is refused when the model is known.
@@ -73,7 +70,7 @@ func checkState(cfg *config.Run) error {
 
 // keepState lets a new run keep its state. Its folder is one of its own until there is a run directory, into which
 // it is moved.
-func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder string, err error) {
+func (m *modelSettings) keepState(cfg *config.Run, tap *config.Tap) (folder string, err error) {
 	if err := checkState(cfg); err != nil {
 		return "", err
 	}
@@ -87,8 +84,8 @@ func keepState(cfg *config.Run, tap *config.Tap, program *exec.Cmd) (folder stri
 	if err != nil {
 		return "", fmt.Errorf("--tap-checkpoint-state: %w; choose another folder with --tap-out", err)
 	}
-	return folder, putEnv(program, stateVariable,
-		runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)})
+	m.State = &runner.State{Folder: folder, Every: tap.Checkpoint.Every, Step: session.Step(tap)}
+	return folder, nil
 }
 
 // latestState is the latest state in a folder that is whole and of which all tokens are recorded; otherwise the

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -258,9 +257,9 @@ func runModel(cfg *config.Run) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	text := &wholeText{to: modelText()}
+	text, settings := &wholeText{to: modelText()}, passedSettings()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: repeatState(), TextEvery: textEvery(), Stdin: os.Stdin, Stdout: text, Stderr: present.Err,
+		Config: cfg, State: settings.State, TextEvery: settings.TextEvery, Stdin: os.Stdin, Stdout: text, Stderr: present.Err,
 		Progress: progressTerminal(true),
 	})
 	if result.Finish != "" {
@@ -329,57 +328,32 @@ func signalStatus(err error, reported bool) error {
 	return err
 }
 
-// seedVariable passes the source of random seeds from the collector to the model's process.
-const seedVariable = "LLAMATAP_REPEAT_SEED"
-
-// repeatSeed is what the collector passed to this process, or 0.
-func repeatSeed() uint32 {
-	seed, _ := strconv.ParseUint(os.Getenv(seedVariable), 10, 32)
-	return uint32(seed)
+// modelSettings are what the collector passes to the model's process beside its arguments.
+type modelSettings struct {
+	Seed      uint32        // source of random seeds; 0: what the arguments say
+	TextEvery int           // tokens between two checkpoints, behind which the text must not lag far; 0: none are made
+	Done      *runner.Done  // what of a prompt file is done
+	State     *runner.State // where the model's state is kept
 }
 
-// textVariable passes to the model's process after how many tokens a checkpoint is made: its text must not lag far
-// behind them.
-const textVariable = "LLAMATAP_TEXT_EVERY"
+// settingsVariable is the environment variable that holds them, as JSON.
+const settingsVariable = "LLAMATAP_MODEL_SETTINGS"
 
-// textEvery is what the collector passed to this process, or 0.
-func textEvery() int {
-	n, _ := strconv.Atoi(os.Getenv(textVariable))
-	return max(n, 0)
-}
-
-// doneVariable passes to the model's process what of a prompt file is done, as a runner.Done.
-const doneVariable = "LLAMATAP_REPEAT_DONE"
-
-// repeatDone is what the collector passed to this process, or nil.
-func repeatDone() *runner.Done {
-	var done runner.Done
-	if json.Unmarshal([]byte(os.Getenv(doneVariable)), &done) != nil {
-		return nil
-	}
-	return &done
-}
-
-// stateVariable passes to the model's process where its state is kept, as a runner.State.
-const stateVariable = "LLAMATAP_REPEAT_STATE"
-
-// repeatState is what the collector passed to this process, or nil.
-func repeatState() *runner.State {
-	var state runner.State
-	if json.Unmarshal([]byte(os.Getenv(stateVariable)), &state) != nil {
-		return nil
-	}
-	return &state
+// passedSettings are what the collector passed to this process; the zero value without a collector.
+func passedSettings() (settings modelSettings) {
+	_ = json.Unmarshal([]byte(os.Getenv(settingsVariable)), &settings)
+	return settings
 }
 
 // runPrompts is runModel for a file of prompts. Results on a terminal leave no room for a bar.
 func runPrompts(cfg *config.Run) error {
 	ctx, stop := untilSignal()
 	defer stop()
-	done := repeatDone()
+	settings := passedSettings()
 	result, err := runner.RunPrompts(ctx, runner.Options{
-		Config: cfg, Seed: repeatSeed(), Done: done, KeepCold: done != nil && done.Answers > 0, Stdin: os.Stdin,
-		Stdout: present.Out, Stderr: present.Err,
+		Config: cfg, Seed: settings.Seed, Done: settings.Done,
+		KeepCold: settings.Done != nil && settings.Done.Answers > 0,
+		Stdin:    os.Stdin, Stdout: present.Out, Stderr: present.Err,
 		Progress: progressTerminal(cfg.ResultsFile != "" || !term.IsTerminal(int(os.Stdout.Fd()))),
 	})
 	begun := result.Elapsed > 0
