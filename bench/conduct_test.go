@@ -16,7 +16,7 @@ import (
 // planned is a plan of three tests in two rounds.
 func planned(t *testing.T) *Plan {
 	t.Helper()
-	plan, err := NewPlan([]Scenario{{Threads: []int{1},
+	plan, err := NewPlan([]Scenario{{Settings: Settings{Threads: Numbers{1}},
 		Prompts: []Prompt{{Length: 8}, {Gen: 4}, {Length: 8, Gen: 4}}}}, Pace{Repetitions: 4, Rounds: 2, Seed: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -26,14 +26,24 @@ type TapSetting struct {
 }
 
 // Scenario is a set of tests: each model with each prompt, each combination of settings and each tap configuration.
-// An empty list of settings stands for llama-bench's default.
 type Scenario struct {
-	Models                                         []string // GGUF files; "" is the embedded model
-	Prompts                                        []Prompt
-	Depths, Batches, MicroBatches, Threads, Layers []int
-	Sequences                                      []int // that are decoded at a time
-	TypesK, TypesV, FlashAttention                 []string
-	Taps                                           []TapSetting
+	Models  []string // GGUF files; "" is the embedded model
+	Prompts []Prompt
+	Settings
+	Taps []TapSetting
+}
+
+// Settings are the values of each setting; an empty list stands for llama-bench's default.
+type Settings struct {
+	Depths         Numbers `yaml:"depth"`
+	Batches        Numbers `yaml:"batch"`
+	MicroBatches   Numbers `yaml:"ubatch"`
+	Threads        Numbers `yaml:"threads"`
+	Layers         Numbers `yaml:"gpu_layers"`
+	Sequences      Numbers `yaml:"parallel"` // that are decoded at a time
+	TypesK         Words   `yaml:"cache_type_k"`
+	TypesV         Words   `yaml:"cache_type_v"`
+	FlashAttention Words   `yaml:"flash_attn"`
 }
 
 // Item is one test with its settings: one row of the result.

@@ -19,7 +19,7 @@ func (p *scriptedPrompt) expand(dir string) ([]Prompt, error) {
 	}
 	gens := p.Gen
 	if len(gens) == 0 {
-		gens = numbers{0}
+		gens = Numbers{0}
 	}
 	texts := []Prompt{}
 	switch {

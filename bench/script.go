@@ -26,53 +26,46 @@ type scriptedScene struct {
 	Name     string           `yaml:"name"` // for the reader of the file
 	Models   []string         `yaml:"models"`
 	Prompts  []scriptedPrompt `yaml:"prompts"`
-	Settings scriptedSettings `yaml:"settings"`
+	Settings Settings         `yaml:"settings"`
 	Taps     []map[string]any `yaml:"tap"`
 }
 
 type scriptedPrompt struct {
-	Prompt numbers `yaml:"prompt"` // lengths of prompts of random tokens
-	Gen    numbers `yaml:"gen"`
+	Prompt Numbers `yaml:"prompt"` // lengths of prompts of random tokens
+	Gen    Numbers `yaml:"gen"`
 	File   string  `yaml:"file"`
 	JSONL  string  `yaml:"jsonl"`
 }
 
-type scriptedSettings struct {
-	Depths         numbers `yaml:"depth"`
-	Batches        numbers `yaml:"batch"`
-	MicroBatches   numbers `yaml:"ubatch"`
-	Threads        numbers `yaml:"threads"`
-	Layers         numbers `yaml:"gpu_layers"`
-	Sequences      numbers `yaml:"parallel"`
-	TypesK         words   `yaml:"cache_type_k"`
-	TypesV         words   `yaml:"cache_type_v"`
-	FlashAttention words   `yaml:"flash_attn"`
+// Numbers are a number, a text such as 1-8*2, or a list of both.
+type Numbers []int
+
+// Add appends numbers and ranges, as [ParseInts] reads them.
+func (n *Numbers) Add(text string) error {
+	values, err := ParseInts(text)
+	*n = append(*n, values...)
+	return err
 }
 
-// numbers are a number, a text such as 1-8*2, or a list of both.
-type numbers []int
-
 // UnmarshalYAML reads numbers.
-func (n *numbers) UnmarshalYAML(unmarshal func(any) error) error {
+func (n *Numbers) UnmarshalYAML(unmarshal func(any) error) error {
 	var v any
 	if err := unmarshal(&v); err != nil {
 		return err
 	}
 	for _, part := range asList(v) {
-		values, err := ParseInts(fmt.Sprint(part))
-		if err != nil {
+		if err := n.Add(fmt.Sprint(part)); err != nil {
 			return err
 		}
-		*n = append(*n, values...)
 	}
 	return nil
 }
 
-// words are a word or a list of words.
-type words []string
+// Words are a word or a list of words.
+type Words []string
 
 // UnmarshalYAML reads words. YAML takes on and off for truth values.
-func (w *words) UnmarshalYAML(unmarshal func(any) error) error {
+func (w *Words) UnmarshalYAML(unmarshal func(any) error) error {
 	var v any
 	if err := unmarshal(&v); err != nil {
 		return err
@@ -146,13 +139,7 @@ func (s *Script) Expand(dir string, threads int) ([]Scenario, error) {
 		if from.Name != "" {
 			where += " (" + from.Name + ")"
 		}
-		set := &from.Settings
-		to := Scenario{
-			Depths: set.Depths, Batches: set.Batches, MicroBatches: set.MicroBatches, Threads: set.Threads,
-			Layers:    set.Layers,
-			Sequences: set.Sequences,
-			TypesK:    set.TypesK, TypesV: set.TypesV, FlashAttention: set.FlashAttention,
-		}
+		to := Scenario{Settings: from.Settings}
 		if len(to.Threads) == 0 {
 			to.Threads = []int{threads}
 		}

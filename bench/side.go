@@ -174,7 +174,8 @@ func (m Model) llamaBench(ctx context.Context, path string, prompt, generated in
 // Measure is llamatap bench of this binary: what llama-bench measures, in a measuring process.
 func (m Model) Measure() Side {
 	return Side{"bench", func(ctx context.Context) (Sample, error) {
-		scenario := Scenario{Models: []string{m.Path}, Prompts: []Prompt{{Gen: m.Tokens}}, Threads: []int{m.Threads}}
+		scenario := Scenario{Models: []string{m.Path}, Prompts: []Prompt{{Gen: m.Tokens}},
+			Settings: Settings{Threads: Numbers{m.Threads}}}
 		plan, err := NewPlan([]Scenario{scenario}, Pace{Repetitions: 1})
 		if err != nil {
 			return Sample{}, err

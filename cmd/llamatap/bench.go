@@ -28,7 +28,7 @@ twice adds up. With a --tap-… flag ('llamatap help recording') each test is me
 ratio is reported. Ctrl-C ends with what has been measured.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
-			a := newBench()
+			a := &benchArguments{}
 			a.define(f)
 			return func(args []string) error {
 				if len(args) == 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -17,13 +18,10 @@ import (
 // benchArguments are what llamatap bench was asked for.
 type benchArguments struct {
 	reportForm
-	plot                                                   plotFile
-	trace                                                  traceArguments
-	models                                                 []string
-	typesK, typesV, flash                                  []string
-	prompts, gens, depths, batches, ubatches, threads, gpu []int
-	parallel                                               []int
-	pairs                                                  []bench.Prompt // of -pg
+	plot          plotFile
+	trace         traceArguments
+	tests         bench.Scenario // prompts are those of -pg
+	prompts, gens bench.Numbers
 
 	repetitions, rounds, delay int
 	seed                       uint64
@@ -35,38 +33,26 @@ type benchArguments struct {
 	tap []string // as --tap-name=value
 }
 
-// intList adds numbers and ranges to a list.
-func intList(to *[]int) func(string) error {
-	return func(s string) error {
-		values, err := bench.ParseInts(s)
-		*to = append(*to, values...)
-		return err
-	}
-}
-
-// newBench returns the defaults; -1 is what a script says.
-func newBench() *benchArguments {
-	return &benchArguments{dir: ".", seed: 1, repetitions: -1, rounds: -1, delay: -1}
-}
-
 // define adds the flags. Those of tests have llama-bench's names and defaults.
 func (a *benchArguments) define(f *cli.Flags) {
 	cacheTypes := []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
-	f.Add("-m, --model FILE", wordList(&a.models), "model (default: the embedded one)")
-	f.Add("-p, --n-prompt N", intList(&a.prompts), "length of a prompt of random tokens (default: 512)")
-	f.Add("-n, --n-gen N", intList(&a.gens), "tokens to generate (default: 128)")
+	a.dir, a.seed, a.repetitions, a.rounds, a.delay = ".", 1, -1, -1, -1 // -1: what a script says
+	t := &a.tests
+	f.Add("-m, --model FILE", wordList(&t.Models), "model (default: the embedded one)")
+	f.Add("-p, --n-prompt N", a.prompts.Add, "length of a prompt of random tokens (default: 512)")
+	f.Add("-n, --n-gen N", a.gens.Add, "tokens to generate (default: 128)")
 	f.Add("-pg PP,TG", a.addPair, "a prompt and a generation in one test")
-	f.Add("-d, --n-depth N", intList(&a.depths), "tokens in the context before (default: 0)")
-	f.Add("-b, --batch-size N", intList(&a.batches), "most tokens per call (default: 2048)")
-	f.Add("-ub, --ubatch-size N", intList(&a.ubatches), "most tokens per graph (default: 512)")
-	f.Add("-ctk, --cache-type-k TYPE", wordList(&a.typesK, cacheTypes...), "type of the K cache (default: f16)")
-	f.Add("-ctv, --cache-type-v TYPE", wordList(&a.typesV, cacheTypes...), "type of the V cache (default: f16)")
-	f.Add("-t, --threads N", intList(&a.threads), "threads (default: one per core)")
-	f.Add("-np, --parallel N", intList(&a.parallel),
+	f.Add("-d, --n-depth N", t.Depths.Add, "tokens in the context before (default: 0)")
+	f.Add("-b, --batch-size N", t.Batches.Add, "most tokens per call (default: 2048)")
+	f.Add("-ub, --ubatch-size N", t.MicroBatches.Add, "most tokens per graph (default: 512)")
+	f.Add("-ctk, --cache-type-k TYPE", wordList(&t.TypesK, cacheTypes...), "type of the K cache (default: f16)")
+	f.Add("-ctv, --cache-type-v TYPE", wordList(&t.TypesV, cacheTypes...), "type of the V cache (default: f16)")
+	f.Add("-t, --threads N", t.Threads.Add, "threads (default: one per core)")
+	f.Add("-np, --parallel N", t.Sequences.Add,
 		"sequences that are decoded at a time, each with such a prompt and generation (default: 1)")
-	f.Add("-fa, --flash-attn on|off|auto", wordList(&a.flash, "on", "off", "auto", "1", "0"),
+	f.Add("-fa, --flash-attn on|off|auto", wordList(&t.FlashAttention, "on", "off", "auto", "1", "0"),
 		"flash attention; 1 and 0 too (default: auto)")
-	f.Add("-ngl, --n-gpu-layers N", intList(&a.gpu), "layers on devices; -1: all that fit (default: -1)")
+	f.Add("-ngl, --n-gpu-layers N", t.Layers.Add, "layers on devices; -1: all that fit (default: -1)")
 
 	f.Add("-f, --script FILE", &a.script, "YAML script with the tests, instead of the flags above (docs/BENCH.md)")
 	f.Add("-r, --repetitions N", setInt(&a.repetitions), "repetitions of each test (default: 5)")
@@ -101,7 +87,7 @@ func (a *benchArguments) addPair(s string) error {
 	if err != nil || len(values) != 2 {
 		return errors.New("write PP,TG such as 512,128")
 	}
-	a.pairs = append(a.pairs, bench.Prompt{Length: values[0], Gen: values[1]})
+	a.tests.Prompts = append(a.tests.Prompts, bench.Prompt{Length: values[0], Gen: values[1]})
 	return nil
 }
 
@@ -155,12 +141,9 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 	pace := bench.Pace{Repetitions: 5, Seed: a.seed, PerToken: a.perToken != ""}
 	scenarios := []bench.Scenario{a.scenario()}
 	if a.script != "" {
-		if len(a.models)+len(a.prompts)+len(a.gens)+len(a.pairs)+len(a.depths)+len(a.batches)+len(a.ubatches)+
-			len(a.threads)+len(a.gpu)+len(a.parallel)+
-			len(a.typesK)+len(a.typesV)+len(a.flash)+len(a.tap) > 0 {
-			return nil,
-				errors.New(
-					"-f has its own tests: write models, prompts, settings and tap configurations into the script")
+		if len(a.prompts)+len(a.gens)+len(a.tap) > 0 || !reflect.DeepEqual(a.tests, bench.Scenario{}) {
+			return nil, errors.New("-f has its own tests: write models, prompts, settings and tap configurations into " +
+				"the script")
 		}
 		script, err := bench.ReadScript(a.script)
 		if err != nil {
@@ -188,15 +171,11 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 
 // scenario is what the flags of tests say. With a recorder each test is measured without and with it.
 func (a *benchArguments) scenario() bench.Scenario {
-	s := bench.Scenario{
-		Models: a.models, Depths: a.depths, Batches: a.batches, MicroBatches: a.ubatches, Threads: a.threads,
-		Layers:    a.gpu,
-		Sequences: a.parallel,
-		TypesK:    a.typesK, TypesV: a.typesV, FlashAttention: a.flash,
-	}
+	s := a.tests
 	if len(s.Threads) == 0 {
-		s.Threads = []int{runner.Cores()}
+		s.Threads = bench.Numbers{runner.Cores()}
 	}
+	s.Prompts = nil
 	prompts, gens := a.prompts, a.gens
 	if len(prompts) == 0 {
 		prompts = []int{512}
@@ -210,7 +189,7 @@ func (a *benchArguments) scenario() bench.Scenario {
 	for _, n := range gens {
 		s.Prompts = append(s.Prompts, bench.Prompt{Gen: n})
 	}
-	s.Prompts = append(s.Prompts, a.pairs...)
+	s.Prompts = append(s.Prompts, a.tests.Prompts...)
 	if len(a.tap) > 0 {
 		s.Taps = []bench.TapSetting{{Name: "off"}, {Name: "on", Flags: a.tap}}
 	}

@@ -40,7 +40,7 @@ func listOf[T any](to *[]T, parse func(string) (T, error)) func(string) error {
 }
 
 // wordList appends the words of a list. allowed are the valid words; empty: any.
-func wordList(to *[]string, allowed ...string) func(string) error {
+func wordList[L ~[]string](to *L, allowed ...string) func(string) error {
 	return setEach(func(word string) error {
 		*to = append(*to, word)
 		return checkWord(word, allowed)
