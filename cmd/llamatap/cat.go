@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -59,8 +58,7 @@ elements as stored, json has all values.
 				if err != nil {
 					return err
 				}
-				return form.write(map[string]func(io.Writer) error{"text": slice.WriteText, "npy": slice.WriteNPY,
-					"json": slice.WriteJSON}[form.form])
+				return form.writeAs(nil, forms{"text": slice.WriteText, "npy": slice.WriteNPY, "json": slice.WriteJSON})
 			}
 		},
 	}

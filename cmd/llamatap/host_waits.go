@@ -32,10 +32,10 @@ figure.
 				if err != nil {
 					return err
 				}
-				if form.form == "json" {
-					return form.write(func(out io.Writer) error { return jsonLines(out).Encode(w) })
-				}
-				return form.write(w.WriteText)
+				return form.writeAs(nil, forms{
+					"json": func(out io.Writer) error { return jsonLines(out).Encode(w) },
+					"text": w.WriteText,
+				})
 			}
 		},
 	}

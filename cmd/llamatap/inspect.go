@@ -135,21 +135,14 @@ func (a *inspectArgs) run() error {
 	}
 	ctx, stop := untilInterrupt()
 	defer stop()
-	return a.write(func(out io.Writer) error {
-		if !a.attention {
-			return a.show(ctx, run, out)
-		}
-		attention, err := tensors.NewMap(run, o)
-		switch {
-		case err != nil:
-			return err
-		case a.form == "json":
-			return attention.WriteJSON(out)
-		case a.form == "npy":
-			return attention.WriteNPY(out)
-		}
-		return attention.WriteText(out)
-	})
+	if !a.attention {
+		return a.write(func(out io.Writer) error { return a.show(ctx, run, out) })
+	}
+	attention, err := tensors.NewMap(run, o)
+	if err != nil {
+		return err
+	}
+	return a.writeAs(nil, forms{"text": attention.WriteText, "json": attention.WriteJSON, "npy": attention.WriteNPY})
 }
 
 // mapOptions turns the flags into the choice of an attention map.

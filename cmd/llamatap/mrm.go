@@ -155,13 +155,7 @@ func mrmPlan(f *mrmFlags) error {
 	if f.emit != "" {
 		return f.write(func(out io.Writer) error { return f.emitJob(out, p) })
 	}
-	err = f.write(func(out io.Writer) error {
-		if f.form == "json" {
-			return writeJSON(out, p.Summary())
-		}
-		return p.Write(out)
-	})
-	if err != nil {
+	if err := f.writeAs(p.Summary(), forms{"text": p.Write}); err != nil {
 		return err
 	}
 	return p.Check()

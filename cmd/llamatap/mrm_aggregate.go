@@ -94,8 +94,7 @@ func (a *aggregation) run(rest []string) error {
 	if a.out != "" {
 		return writeAggregate(result, a.out, a.forms)
 	}
-	return a.write(map[string]func(io.Writer) error{"text": result.WriteText, "csv": result.WriteCSV,
-		"json": result.WriteJSON}[a.form])
+	return a.writeAs(nil, forms{"text": result.WriteText, "csv": result.WriteCSV, "json": result.WriteJSON})
 }
 
 // writeAggregate writes the result in all forms, and its figures in some.

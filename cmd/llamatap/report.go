@@ -68,18 +68,10 @@ over time, in a file of their own. Of two runs, text is the default, and a pictu
 				if isPicture || form.form == "html" && !brief {
 					return reportPage(ctx, run, made, &form)
 				}
-				return form.write(func(out io.Writer) error {
-					switch {
-					case brief:
-						_, err := fmt.Fprintln(out, made.Verdict)
-						return err
-					case form.form == "json":
-						return writeJSON(out, made)
-					case form.form == "md":
-						return made.WriteMarkdown(out)
-					}
-					return made.WriteText(out)
-				})
+				if brief {
+					return form.write(func(out io.Writer) error { _, err := fmt.Fprintln(out, made.Verdict); return err })
+				}
+				return form.writeAs(made, forms{"md": made.WriteMarkdown, "text": made.WriteText})
 			}
 		},
 	}

@@ -43,18 +43,11 @@ func compareRuns(paths [2]string, brief bool, form *reportForm, chosen bool) err
 	if isPicture {
 		return c.Save(form.file)
 	}
-	return form.write(func(out io.Writer) error {
-		switch {
-		case brief:
+	if brief {
+		return form.write(func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "a: %s\nb: %s\n", c.A.Verdict, c.B.Verdict)
 			return err
-		case form.form == "json":
-			return writeJSON(out, c)
-		case form.form == "md":
-			return c.WriteMarkdown(out)
-		case form.form == "html":
-			return c.WriteHTML(out)
-		}
-		return c.WriteText(out)
-	})
+		})
+	}
+	return form.writeAs(c, forms{"md": c.WriteMarkdown, "html": c.WriteHTML, "text": c.WriteText})
 }

@@ -109,11 +109,9 @@ func printVector(path string, form *reportForm) error {
 	if err != nil {
 		return err
 	}
-	return form.write(func(out io.Writer) error {
-		if form.form == "json" {
-			return writeJSON(out, map[string]any{"model_hint": v.Model, "layer_count": v.Layers, "width": v.Width(),
-				"directions": v.Directions})
-		}
+	value := map[string]any{"model_hint": v.Model, "layer_count": v.Layers, "width": v.Width(),
+		"directions": v.Directions}
+	return form.writeAs(value, forms{"text": func(out io.Writer) error {
 		rows := [][]string{{"layer", " values", " norm"}}
 		for _, layer := range slices.Sorted(maps.Keys(v.Directions)) {
 			rows = append(rows, []string{strconv.Itoa(layer), strconv.Itoa(v.Width()), present.Digits(v.Norm(layer))})
@@ -122,5 +120,5 @@ func printVector(path string, form *reportForm) error {
 		t.Line("control vector of %s, directions of %s", v.Model, present.Plural(len(rows)-1, "layer"))
 		t.Columns(rows)
 		return t.Err
-	})
+	}})
 }
