@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llamatap/llamatap/cgo/llama"
@@ -35,15 +36,15 @@ func installLinks(dir string, force bool) error {
 	if sameFile(dir, runner.ProgramDir()) {
 		return fmt.Errorf("%s is the folder of llama.cpp's own programs, which the links need: give another one", dir)
 	}
-	links := make([]link, len(names))
+	places, count := make([]place, len(names)), [foreign + 1]int{}
 	var strangers []string
 	for i, name := range names {
-		links[i] = link{path: filepath.Join(dir, name), target: target}
-		if err := links[i].inspect(); err != nil {
+		path := filepath.Join(dir, name)
+		if places[i], err = lookAt(path, target); err != nil {
 			return err
 		}
-		if links[i].found == foreign {
-			strangers = append(strangers, links[i].path)
+		if count[places[i]]++; places[i] == foreign {
+			strangers = append(strangers, path)
 		}
 	}
 	if len(strangers) > 0 && !force {
@@ -51,31 +52,28 @@ func installLinks(dir string, force bool) error {
 			"not links to llamatap, and left alone with everything else: %s; give another folder, or --force to "+
 				"replace them", strings.Join(strangers, ", "))
 	}
-	return makeLinks(links, dir)
-}
-
-func makeLinks(links []link, dir string) error {
-	var count [foreign + 1]int
-	for _, l := range links {
-		if err := l.make(); err != nil {
+	for i, name := range names {
+		if places[i] == current {
+			continue
+		}
+		if err := makeLink(filepath.Join(dir, name), target); err != nil {
 			return err
 		}
-		count[l.found]++
 	}
 	present.Printf("%s: %s to %s: %d new, %d led here already, %d led to another llamatap", dir,
-		present.Plural(len(links), "link"),
-		links[0].target, count[absent], count[current], count[elsewhere])
+		present.Plural(len(names), "link"), target, count[absent], count[current], count[elsewhere])
 	if count[foreign] > 0 {
 		present.Printf(", %s replaced", present.Plural(count[foreign], "file"))
 	}
 	present.Println()
-	if !inPath(dir) {
+	isDir := func(folder string) bool { return sameFile(folder, dir) }
+	if !slices.ContainsFunc(filepath.SplitList(os.Getenv("PATH")), isDir) {
 		present.Printf("%s is not in PATH: put it before the folder of llama.cpp's programs\n", dir)
 	}
 	return nil
 }
 
-// What stands where a link is to be.
+// place is what there is where a link is to be.
 type place uint8
 
 const (
@@ -85,48 +83,38 @@ const (
 	foreign         // anything else
 )
 
-// link is one link to make.
-type link struct {
-	path, target string
-	found        place
-}
-
-// inspect reads the current state of the path. A folder is an error, because it is never replaced.
-func (l *link) inspect() error {
-	info, err := os.Lstat(l.path)
+// lookAt reads what there is at a path. A folder is an error, because it is never replaced.
+func lookAt(path, target string) (place, error) {
+	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		l.found = absent
-		return nil
+		return absent, nil
 	case err != nil:
-		return err
+		return foreign, err
 	case info.IsDir():
-		return fmt.Errorf("%s is a folder: give another place for the links", l.path)
+		return foreign, fmt.Errorf("%s is a folder: give another place for the links", path)
 	}
-	to, err := os.Readlink(l.path)
+	to, err := os.Readlink(path)
 	switch {
-	case err != nil || filepath.Base(to) != "llamatap" && !sameFile(l.path, l.target):
-		l.found = foreign
-	case to == l.target:
-		l.found = current
-	default:
-		l.found = elsewhere
+	case err != nil || filepath.Base(to) != "llamatap" && !sameFile(path, target):
+		return foreign, nil
+	case to == target:
+		return current, nil
 	}
-	return nil
+	return elsewhere, nil
 }
 
-// make puts the link in its place in one step, so that whoever starts the program meanwhile finds the old one or
-// the new.
-func (l *link) make() error {
-	if l.found == current {
-		return nil
+// makeLink puts a link in its place in one step, so that whoever starts the program meanwhile finds the old one or the
+// new.
+func makeLink(path, target string) error {
+	temporary := fmt.Sprintf("%s.new-%d", path, os.Getpid())
+	err := os.Symlink(target, temporary)
+	if err == nil {
+		if err = os.Rename(temporary, path); err != nil {
+			os.Remove(temporary)
+		}
 	}
-	temporary := fmt.Sprintf("%s.new-%d", l.path, os.Getpid())
-	if err := os.Symlink(l.target, temporary); err != nil {
-		return fmt.Errorf("make a link: %w", err)
-	}
-	if err := os.Rename(temporary, l.path); err != nil {
-		os.Remove(temporary)
+	if err != nil {
 		return fmt.Errorf("make a link: %w", err)
 	}
 	return nil
@@ -139,14 +127,4 @@ func sameFile(a, b string) bool {
 	}
 	second, err := os.Stat(b)
 	return err == nil && os.SameFile(first, second)
-}
-
-// inPath reports whether PATH has a folder.
-func inPath(dir string) bool {
-	for _, in := range filepath.SplitList(os.Getenv("PATH")) {
-		if sameFile(in, dir) {
-			return true
-		}
-	}
-	return false
 }
