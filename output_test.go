@@ -19,7 +19,6 @@ var rawOutput = map[string]string{
 	"cmd/llamatap/form.go":         "npy, which is binary",
 	"cmd/llamatap/run.go":          "generated text into a pipe, bars on a terminal",
 	"cmd/llamatap/doctor.go":       "colours; facts are escaped before",
-	"cmd/llamatap/bench_script.go": "bars",
 	"cmd/llamatap/mrm_run.go":      "bars",
 	"cmd/llamatap/top.go":          "moves the cursor; text is escaped before",
 }

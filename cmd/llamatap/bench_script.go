@@ -8,9 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
-
 	"github.com/llamatap/llamatap/bench"
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/cli"
@@ -50,14 +47,17 @@ func (a *benchArguments) run(f *cli.Flags, args []string) error {
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	progress, clearProgress := benchProgress()
-	c := &bench.Conductor{Plan: plan, Dir: a.dir, Progress: progress}
+	bar := present.NewProgress(progressTerminal(true), "")
+	c := &bench.Conductor{Plan: plan, Dir: a.dir, Progress: func(done, all int, next string) {
+		bar.Of(int64(done), int64(all))
+		bar.Describe(present.Line(fmt.Sprintf("%d/%d %s", done, all, next)))
+	}}
 	environment, done, err := a.open(c)
 	if err != nil {
 		return err
 	}
 	visits, failures, runErr := c.Run(ctx, done)
-	clearProgress()
+	bar.Done()
 	if err := a.close(c); err != nil {
 		return err
 	}
@@ -128,7 +128,11 @@ func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment
 		fmt.Fprintf(beside, "\n%v\n", environment)
 	}
 	if runErr != nil {
-		return stoppedBench(runErr, a.results+a.resume)
+		remedy := "--resume FILE makes it resumable"
+		if log := a.results + a.resume; log != "" {
+			remedy = "continue with --resume " + log
+		}
+		return stopped(runErr, fmt.Sprintf("ended %v before all was measured; %s", runErr, remedy))
 	}
 	judgements := bench.JudgeRatios(a.bounds, ratios)
 	writeJudgements(beside, judgements)
@@ -138,46 +142,18 @@ func (a *benchArguments) report(rows []bench.Row, environment *bench.Environment
 	return bench.Blame(a.bounds, judgements)
 }
 
-// stoppedBench is the error of a benchmark that was stopped: what had been measured is written already.
-func stoppedBench(err error, log string) error {
+// stopped is the error of a benchmark or a replay that a signal stopped: what had been done is written already.
+func stopped(err error, text string) error {
 	var cause signalCause
 	if !errors.As(err, &cause) && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	remedy := "; --resume FILE makes it resumable"
-	if log != "" {
-		remedy = "; continue with --resume " + log
-	}
-	return exitStatus{Code: cause.status(), Err: fmt.Errorf("ended %w before all was measured%s", err, remedy)}
+	return exitStatus{Code: cause.status(), Err: errors.New(text)}
 }
 
 func writeJudgements(out io.Writer, judgements []bench.Judgement) {
 	for _, j := range judgements {
 		fmt.Fprintf(out, "fail if %v: %s %.3f [%.3f, %.3f]: %s\n", j.Bound, j.Test, j.Ratio.Median, j.Ratio.Low,
 			j.Ratio.High, j.Verdict)
-	}
-}
-
-// benchProgress shows on a terminal what is being measured and when all will be; elsewhere nothing. clear takes it
-// away.
-func benchProgress() (show func(done, all int, next string), clear func()) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return func(int, int, string) {}, func() {}
-	}
-	var bar *progressbar.ProgressBar
-	show = func(done, all int, next string) {
-		if bar == nil {
-			bar = progressbar.NewOptions(all, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(20),
-				progressbar.OptionShowCount(),
-				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true),
-				progressbar.OptionSetElapsedTime(true))
-		}
-		bar.Describe(present.Line(next))
-		_ = bar.Set(done) // a bar that cannot be drawn is not a failure of the benchmark
-	}
-	return show, func() {
-		if bar != nil {
-			_ = bar.Clear()
-		}
 	}
 }

@@ -100,21 +100,12 @@ func (a *benchArguments) replay(f *cli.Flags, server []string) (err error) {
 		return err
 	}
 	if runErr != nil {
-		return stoppedReplay(runErr)
+		return stopped(runErr, "ended before all requests were sent")
 	}
 	if report.Answered == 0 {
 		return errors.New("no request was answered: the report has the causes")
 	}
 	return nil
-}
-
-// stoppedReplay is the error of a replay that was stopped: what was sent is reported already.
-func stoppedReplay(err error) error {
-	var cause signalCause
-	if !errors.As(err, &cause) && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return exitStatus{Code: cause.status(), Err: errors.New("ended before all requests were sent")}
 }
 
 // startServer starts a server by a command of llamatap, such as llama-server with --tap flags, on a free port of
