@@ -138,16 +138,10 @@ func labels(all []samples) func(*samples) string {
 // ratioInterval is the ratio of the medians new / old with its 95 % interval, by resampling both with a fixed seed.
 func ratioInterval(old, new []float64) Interval {
 	random := rand.New(rand.NewPCG(2, uint64(len(old)+len(new))))
-	ratios := make([]float64, resamples)
 	a, b := make([]float64, len(old)), make([]float64, len(new))
-	for i := range ratios {
-		ratios[i] = median(draw(random, b, new)) / median(draw(random, a, old))
-	}
-	slices.Sort(ratios)
-	return Interval{
-		Median: median(slices.Clone(new)) / median(slices.Clone(old)), Pairs: min(len(old), len(new)),
-		Low: ratios[resamples*25/1000], High: ratios[resamples*975/1000],
-	}
+	low, high := bootstrap(func() float64 { return median(draw(random, b, new)) / median(draw(random, a, old)) })
+	return Interval{Median: median(slices.Clone(new)) / median(slices.Clone(old)), Low: low, High: high,
+		Pairs: min(len(old), len(new))}
 }
 
 // draw fills dst with values drawn with replacement.

@@ -20,17 +20,19 @@ const resamples = 4000
 // medianInterval estimates the median of values and its 95 % interval by resampling with a fixed seed (percentile
 // bootstrap, Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13). values must not be empty.
 func medianInterval(values []float64) Interval {
-	random := rand.New(rand.NewPCG(1, uint64(len(values))))
-	medians := make([]float64, resamples)
-	sample := make([]float64, len(values))
-	for i := range medians {
-		medians[i] = median(draw(random, sample, values))
+	random, sample := rand.New(rand.NewPCG(1, uint64(len(values)))), make([]float64, len(values))
+	low, high := bootstrap(func() float64 { return median(draw(random, sample, values)) })
+	return Interval{Median: median(slices.Clone(values)), Low: low, High: high, Pairs: len(values)}
+}
+
+// bootstrap returns the bounds that 95 % of the values of a statistic lie between; resample draws one.
+func bootstrap(resample func() float64) (low, high float64) {
+	values := make([]float64, resamples)
+	for i := range values {
+		values[i] = resample()
 	}
-	slices.Sort(medians)
-	return Interval{
-		Median: median(slices.Clone(values)), Pairs: len(values),
-		Low: medians[resamples*25/1000], High: medians[resamples*975/1000],
-	}
+	slices.Sort(values)
+	return values[resamples*25/1000], values[resamples*975/1000]
 }
 
 // median sorts values.
