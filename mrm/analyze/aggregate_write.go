@@ -95,6 +95,10 @@ func writeRows(w io.Writer, s table.Schema, rows [][]any) error {
 				b.Int(i, int64(v))
 			case int64:
 				b.Int(i, v)
+			case *int64:
+				if v != nil {
+					b.Int(i, *v)
+				}
 			case float64:
 				b.Int(i, int64(math.Float64bits(v)))
 			case *float64:

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/llamatap/llamatap/inspect/memory"
-	"github.com/llamatap/llamatap/memtrace"
 )
 
 // Characterization is how the runs of experiments used memory, in a form that can be published: a row per run, part of
@@ -106,22 +105,6 @@ func (c *Characterization) addAgreement(run *SealedRun, a *memory.Agreement) {
 	c.agreements = append(c.agreements, rows...)
 }
 
-// quantileOf is a percentile of a distribution; nil: it has no values.
-func quantileOf(d *memtrace.Distribution, p float64) any {
-	if v, ok := d.Quantile(p); ok {
-		return v
-	}
-	return nil
-}
-
-// estimateOf is the estimate of Kaplan and Meier of a percentile; nil: too much is censored.
-func estimateOf(s *memtrace.Survival, p float64) any {
-	if v, ok := s.KaplanMeier(p); ok {
-		return v
-	}
-	return nil
-}
-
 // inSeconds turns nanoseconds, or nil, into seconds.
 func inSeconds(ns any) any {
 	if ns, ok := ns.(int64); ok {
@@ -139,7 +122,7 @@ func perUnit(a uint64, b int64) any {
 }
 
 // orNil returns v; nil where it is not known.
-func orNil(v float64, ok bool) any {
+func orNil[T any](v T, ok bool) any {
 	if !ok {
 		return nil
 	}

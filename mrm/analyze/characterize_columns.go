@@ -16,7 +16,7 @@ const (
 type publishedColumn[R any] struct {
 	table.Column
 	Varies string
-	of     func(r *R) any // string, int64, float64; nil: no value
+	of     func(r *R) any // string, int64, float64, or a pointer; nil: no value
 }
 
 // textColumn, intColumn and floatColumn make columns.
@@ -112,9 +112,9 @@ func characterColumns() []publishedColumn[characterRow] {
 	return append(publishedColumns,
 		intColumn("reuse_p50_bytes", table.Bytes, "median reuse distance: different other bytes touched between two "+
 			"accesses",
-			func(r *row) any { return quantileOf(&r.part.Steps.Reuses, 0.5) }),
+			func(r *row) any { return orNil(r.part.Steps.Reuses.Quantile(0.5)) }),
 		intColumn("reuse_p99_bytes", table.Bytes, "99th percentile of the reuse distance",
-			func(r *row) any { return quantileOf(&r.part.Steps.Reuses, 0.99) }),
+			func(r *row) any { return orNil(r.part.Steps.Reuses.Quantile(0.99)) }),
 		floatColumn("working_set_execution_mean_bytes", table.Bytes, "different bytes touched in an execution, mean",
 			func(r *row) any { mean, _ := r.part.Steps.WorkingSet(0); return mean }),
 		intColumn("working_set_execution_max_bytes", table.Bytes, "different bytes touched in an execution, most",
@@ -135,8 +135,8 @@ func retentionColumns() (publishedColumns []publishedColumn[characterRow]) {
 		name, words string
 		share       float64
 	}{{"p50", "median", 0.5}, {"p99", "99th percentile", 0.99}} {
-		kept := func(m *memtrace.TypeMetrics) any { return quantileOf(&m.Retention.Distribution, p.share) }
-		estimated := func(m *memtrace.TypeMetrics) any { return estimateOf(&m.Retention, p.share) }
+		kept := func(m *memtrace.TypeMetrics) any { return orNil(m.Retention.Quantile(p.share)) }
+		estimated := func(m *memtrace.TypeMetrics) any { return orNil(m.Retention.KaplanMeier(p.share)) }
 		const kaplan = " by Kaplan and Meier; null: too much is censored"
 		publishedColumns = append(publishedColumns,
 			intColumn("retention_"+p.name+"_executions", unitSteps,
@@ -159,12 +159,6 @@ func agreementColumns() []publishedColumn[agreementRow] {
 	sampled := func(name, description string, of func(r *row) any) publishedColumn[row] {
 		return intColumn(name, "", description, of).varying(variesWithSample)
 	}
-	count := func(n *int64) any {
-		if n == nil {
-			return nil
-		}
-		return *n
-	}
 	return append(cellColumns(func(r *row) *SealedRun { return r.run }),
 		textColumn("collector", "fault: page faults; page: pages found written; perf: sampled loads and stores",
 			func(r *row) any { return r.collector }),
@@ -173,20 +167,15 @@ func agreementColumns() []publishedColumn[agreementRow] {
 		sampled("compared", "samples that were compared with the ledger", func(r *row) any { return r.compared }),
 		sampled("explained", "of these, those whose bytes the ledger says were so accessed in the same execution",
 			func(r *row) any { return r.explained }),
-		sampled("pages_found", "pages that were found written", func(r *row) any { return count(r.found) }),
+		sampled("pages_found", "pages that were found written", func(r *row) any { return r.found }),
 		sampled("pages_found_in_ledger", "of these, those that the ledger says were written",
-			func(r *row) any { return count(r.inLedger) }),
+			func(r *row) any { return r.inLedger }),
 		sampled("pages_in_ledger", "pages that the ledger says were written",
-			func(r *row) any { return count(r.ledger) }),
+			func(r *row) any { return r.ledger }),
 		sampled("pages_in_ledger_found", "of these, those that were found written",
-			func(r *row) any { return count(r.foundAgain) }),
+			func(r *row) any { return r.foundAgain }),
 		floatColumn("first_touch_tau", "", "Kendall's tau-b of the orders in which ledger and samples first touched "+
 			"regions",
-			func(r *row) any {
-				if r.tau == nil {
-					return nil
-				}
-				return *r.tau
-			}).varying(variesWithSample),
+			func(r *row) any { return r.tau }).varying(variesWithSample),
 	)
 }
