@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/inspect/memory"
+	"github.com/llamatap/llamatap/memtrace/sample"
 	"github.com/llamatap/llamatap/store/rundir"
 )
 
@@ -78,7 +79,19 @@ func tapArgs(c *Config, out string) []string {
 }
 
 // sampleFlags are the names that --tap-samples has for collectors.
-var sampleFlags = map[string]string{"perf": "perf", "fault": "faults", "page": "pages"}
+var sampleFlags = map[string]string{"perf": sample.Perf, "fault": sample.Faults, "page": sample.Pages}
+
+// MissingCollectors are the sampling collectors (perf, fault, page) that cannot run on this machine, each with the
+// reason. It opens and closes each.
+func MissingCollectors() map[string]error {
+	missing := map[string]error{}
+	for name, flag := range sampleFlags {
+		if _, err := sample.Try(flag); err != nil {
+			missing[name] = err
+		}
+	}
+	return missing
+}
 
 // clean is an environment without what would change a run, or record the one that is not to be.
 func clean(environ []string) []string {

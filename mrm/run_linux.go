@@ -217,39 +217,29 @@ func (r *conductor) runCell(ctx context.Context, cell *Cell, event Event, outcom
 	return note(r.folder, cell, entry{Event: "sealed", Run: dir, Class: verdicts.Class, TookS: event.Took.Seconds()})
 }
 
-// isDone reports whether a cell has a sealed run.
+// isDone reports whether a cell has a sealed run that is what was sealed.
 func (r *conductor) isDone(cell *Cell, event Event, outcome *Outcome) (bool, error) {
-	run, err := r.done(cell)
-	if run == nil || err != nil {
-		return false, err
+	for i := range r.sealed {
+		if errors.Is(r.sealed[i].err, memory.ErrVersion) {
+			return false, fmt.Errorf("%w; or give another output.dir", r.sealed[i].err)
+		}
+	}
+	run := doneBy(cell, r.Config.Experiment.Name, r.sealed)
+	if run == nil || r.Retry && run.meta.Validity.Class == memory.Contaminated {
+		return false, nil
+	}
+	report, err := rundir.Verify(run.dir)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w; move it away, and its cell is run again", ErrDamaged, err)
+	}
+	if bad := append(report.Missing, report.Changed...); len(bad) > 0 {
+		return false, fmt.Errorf("%w: %s of %s is not what was sealed; move the directory away, and its cell is run "+
+			"again", ErrDamaged, bad[0], run.dir)
 	}
 	outcome.Done++
 	event.Kind, event.Dir, event.Class = CellDone, run.dir, run.meta.Validity.Class
 	r.report(event)
 	return true, nil
-}
-
-// done is the sealed run of a cell, if there is one and it is what was sealed.
-func (r *conductor) done(cell *Cell) (*found, error) {
-	for i := range r.sealed {
-		if errors.Is(r.sealed[i].err, memory.ErrVersion) {
-			return nil, fmt.Errorf("%w; or give another output.dir", r.sealed[i].err)
-		}
-	}
-	run := doneBy(cell, r.Config.Experiment.Name, r.sealed)
-	if run == nil || r.Retry && run.meta.Validity.Class == memory.Contaminated {
-		return nil, nil
-	}
-	report, err := rundir.Verify(run.dir)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w; move it away, and its cell is run again", ErrDamaged, err)
-	}
-	if bad := append(report.Missing, report.Changed...); len(bad) > 0 {
-		return nil,
-			fmt.Errorf("%w: %s of %s is not what was sealed; move the directory away, and its cell is run again",
-				ErrDamaged, bad[0], run.dir)
-	}
-	return run, nil
 }
 
 // work is a cell under way, and the folder that it has to itself meanwhile.
