@@ -5,12 +5,9 @@ type region struct {
 	kind   *TypeMetrics
 	space  *space // its own, or that of its buffer
 	buffer uint64
-	// Where its bytes were found in the space.
-	touched spot[touched]
-	written spot[written]
-	number  int32 // in the order in which they came
-	isSelf  bool
-	place   Place
+	number int32 // in the order in which they came
+	isSelf bool
+	place  Place
 	Metrics
 	id int
 }
@@ -66,7 +63,7 @@ func (f *followed) spaceOf(r *region, buffer uint64) *space {
 	} else {
 		f.buffers[buffer] = s
 	}
-	r.space, r.buffer, r.touched, r.written = s, buffer, spot[touched]{}, spot[written]{}
+	r.space, r.buffer = s, buffer
 	return s
 }
 

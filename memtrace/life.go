@@ -22,11 +22,11 @@ func (l *lives) load(s *space, r *region) {
 // write lets bytes be written by a region. before says when they were touched before.
 func (l *lives) write(s *space, r *region, start, end uint64, before []run[touched]) {
 	weight := s.weight()
-	if g := s.written.exact(start, end, &r.written); g != nil {
+	if g := s.written.exact(start, end); g != nil {
 		l.ends = append(l.ends[:0], *g)
 		g.is = written{l.clock.at, r.number, min(g.is.times+1, 2), true}
 	} else {
-		l.ends = s.written.putAt(&r.written, start, end, written{l.clock.at, r.number, 1, true}, l.ends[:0])
+		l.ends = s.written.put(start, end, written{l.clock.at, r.number, 1, true}, l.ends[:0])
 		for i := range l.ends {
 			if o := &l.ends[i]; o.is.times > 0 {
 				l.spare = s.written.put(o.start, o.end, written{l.clock.at, r.number, 2, true}, l.spare[:0])
@@ -66,7 +66,7 @@ func (l *lives) leave(o *run[written], weight int64) {
 // wrote must have been written by something that no touch shows, such as a program that sets an input.
 func (l *lives) read(s *space, r *region, start, end uint64, before []run[touched]) {
 	weight := s.weight()
-	if g := s.written.exact(start, end, &r.written); g != nil {
+	if g := s.written.exact(start, end); g != nil {
 		if g.is.owner != r.number {
 			l.ends = append(l.ends[:0], *g)
 			g.is = written{0, r.number, min(g.is.times+1, 2), false}

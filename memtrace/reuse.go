@@ -12,7 +12,7 @@ type reuse struct {
 func (u *reuse) touch(s *space, r *region, start, end uint64, read bool) (fresh int64) {
 	weight, slot := s.weight(), u.slot()
 	is := touched{u.clock.at, slot, read}
-	if g := s.touched.exact(start, end, &r.touched); g != nil {
+	if g := s.touched.exact(start, end); g != nil {
 		u.before = append(u.before[:0], *g)
 		g.is = is
 		before, bytes := &u.before[0].is, int64(end-start)*weight
@@ -20,7 +20,7 @@ func (u *reuse) touch(s *space, r *region, start, end uint64, read bool) (fresh 
 		u.move(before.slot, slot, bytes)
 		return 0
 	}
-	u.before = s.touched.putAt(&r.touched, start, end, is, u.before[:0])
+	u.before = s.touched.put(start, end, is, u.before[:0])
 	fresh = int64(end - start)
 	for i := range u.before {
 		o := &u.before[i]

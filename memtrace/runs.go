@@ -18,7 +18,6 @@ func (g run[V]) within(start, end uint64) run[V] {
 type runs[V comparable] struct {
 	chunks [][]run[V] // none is empty
 	n      int
-	moves  int // how often runs came to lie elsewhere
 	room   int // number from which on neighbours are looked for that are alike
 }
 
@@ -53,28 +52,10 @@ func (r *runs[V]) search(at uint64) (chunk, i int) {
 	return chunk, low
 }
 
-// spot is where a run was found, and may be again.
-type spot[V comparable] struct {
-	run      *run[V] // nil: it was not
-	moves    int     // it lies there as long as runs have moved so often
-	chunk, i int
-}
-
-// exact is the run of just these bytes; nil: there is none. It is looked for first where it was before, which at keeps.
-func (r *runs[V]) exact(start, end uint64, at *spot[V]) *run[V] {
-	if g := at.run; g != nil && at.moves == r.moves && g.start == start && g.end == end {
-		return g
-	}
-	return r.find(start, end, at)
-}
-
-// find is exact without what at keeps.
-func (r *runs[V]) find(start, end uint64, at *spot[V]) *run[V] {
-	at.run = nil
-	at.chunk, at.i = r.search(start)
-	if at.chunk < len(r.chunks) {
-		if g := &r.chunks[at.chunk][at.i]; g.start == start && g.end == end {
-			at.run, at.moves = g, r.moves
+// exact is the run of just these bytes; nil: there is none.
+func (r *runs[V]) exact(start, end uint64) *run[V] {
+	if c, i := r.search(start); c < len(r.chunks) {
+		if g := &r.chunks[c][i]; g.start == start && g.end == end {
 			return g
 		}
 	}
@@ -92,11 +73,6 @@ func (r *runs[V]) put(start, end uint64, v V, old []run[V]) []run[V] {
 		}
 	}
 	return r.splice(c, i, run[V]{start, end, v}, true, old)
-}
-
-// putAt is put where exact found no run of just these bytes, at a place that it keeps.
-func (r *runs[V]) putAt(at *spot[V], start, end uint64, v V, old []run[V]) []run[V] {
-	return r.splice(at.chunk, at.i, run[V]{start, end, v}, true, old)
 }
 
 // cutOut forgets bytes, and appends what they were to old.
@@ -155,7 +131,6 @@ func (r *runs[V]) splice(c, i int, by run[V], keep bool, old []run[V]) []run[V] 
 
 // replace puts others in the place of the runs from number i of chunk c to before number k of chunk last.
 func (r *runs[V]) replace(c, i, last, k int, by []run[V]) {
-	r.moves++
 	if c == len(r.chunks) { // at the end
 		if c == 0 {
 			r.chunks = append(r.chunks, nil)
@@ -216,7 +191,6 @@ func (r *runs[V]) compact() {
 		return
 	}
 	old := r.chunks
-	r.moves++
 	r.chunks, r.n = nil, 0
 	var all []run[V]
 	for _, chunk := range old {
