@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llamatap/llamatap/resource/process"
 	"github.com/llamatap/llamatap/store/codec"
 	"github.com/llamatap/llamatap/store/stream"
 )
@@ -225,27 +226,18 @@ func watchRSS(interval time.Duration) (peak func() int64) {
 	}
 	stop, done := make(chan struct{}), make(chan int64)
 	go func() {
-		largest, tick := residentBytes(), time.NewTicker(interval)
+		resident := func() int64 { return process.StatusBytes(os.Getpid(), "VmRSS") }
+		largest, tick := resident(), time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				largest = max(largest, residentBytes())
+				largest = max(largest, resident())
 			case <-stop:
-				done <- max(largest, residentBytes())
+				done <- max(largest, resident())
 				return
 			}
 		}
 	}()
 	return func() int64 { close(stop); return <-done }
-}
-
-// residentBytes reads the second field of /proc/self/statm, which counts pages.
-func residentBytes() int64 {
-	text, _ := os.ReadFile("/proc/self/statm")
-	if fields := strings.Fields(string(text)); len(fields) > 1 {
-		pages, _ := strconv.ParseInt(fields[1], 10, 64)
-		return pages * int64(os.Getpagesize())
-	}
-	return 0
 }

@@ -18,10 +18,6 @@ import (
 	"github.com/llamatap/llamatap/runner/session"
 )
 
-// attachFiles are where the lines of each collector go.
-var attachFiles = map[string]string{"block": "tracepoints.jsonl", "system": "system_metrics.jsonl",
-	"prof": "llm_prof.jsonl"}
-
 // attachView prints what the calls of an interval come to.
 type attachView struct {
 	*process.Calls
@@ -86,25 +82,12 @@ func (v *attachView) print(l *process.CallLine) {
 	}
 }
 
-// lineTee takes lines to several places.
-type lineTee []bpf.Lines
+// echoedLines are appended to a file and printed.
+type echoedLines struct{ *lineFile }
 
-// Append takes a line.
-func (t lineTee) Append(line []byte) (err error) {
-	for _, to := range t {
-		err = errors.Join(err, to.Append(line))
-	}
-	return err
-}
-
-// Close closes what can be closed.
-func (t lineTee) Close() (err error) {
-	for _, to := range t {
-		if c, ok := to.(io.Closer); ok {
-			err = errors.Join(err, c.Close())
-		}
-	}
-	return err
+// Append prints and appends a line.
+func (e echoedLines) Append(line []byte) error {
+	return errors.Join(linePrinter{present.Out}.Append(line), e.lineFile.Append(line))
 }
 
 // runAttach watches a process until it ends, or this is asked to.
@@ -138,9 +121,9 @@ func runAttach(o attachOptions) (err error) {
 			}
 		}
 	}()
-	var lines lineTee
+	var lines bpf.Lines = linePrinter{io.Discard}
 	if o.json {
-		lines = append(lines, linePrinter{present.Out})
+		lines = linePrinter{present.Out}
 	}
 	var sources []bpf.Source
 	if o.folder != "" {
@@ -148,7 +131,9 @@ func runAttach(o attachOptions) (err error) {
 		if err != nil {
 			return errors.Join(err, collector.Close())
 		}
-		lines = append(lines, file)
+		if lines = file; o.json {
+			lines = echoedLines{file}
+		}
 		sources = attachHost(o, warn)
 	}
 	view := &attachView{Calls: collector, ctx: ctx, text: !o.json}
@@ -172,7 +157,7 @@ func attachFile(folder, name string) (*lineFile, error) {
 func attachHost(o attachOptions, warn func(error)) (sources []bpf.Source) {
 	for _, opened := range session.OpenCollectors(o.host, session.CollectorOptions{
 		Interval: o.interval, Target: bpf.Target{PIDs: []int{o.pid}}, SampleReadWrite: 1,
-		Only: []string{"disk", "syscalls", "mem", "sched"}, Run: "attach" + strconv.Itoa(os.Getpid()),
+		Only: profDefault, Run: "attach" + strconv.Itoa(os.Getpid()),
 	}) {
 		if opened.Err != nil {
 			warn(fmt.Errorf("host %s: %w", opened.Name, opened.Err))
@@ -181,7 +166,7 @@ func attachHost(o attachOptions, warn func(error)) (sources []bpf.Source) {
 		for _, missing := range opened.Missing {
 			warn(errors.New(missing))
 		}
-		file, err := attachFile(o.folder, attachFiles[opened.Name])
+		file, err := attachFile(o.folder, collectorFiles[opened.Name])
 		if err != nil {
 			warn(errors.Join(err, opened.Collector.Close()))
 			continue

@@ -17,16 +17,22 @@ model's run, add --tap-host block,system,waits to it: then each line knows its t
 figure.
 `,
 		Commands: []*cli.Command{
-			collectorCommand(hostOptions{name: "block", output: "tracepoints.jsonl", flushEvery: 12}, 5,
+			collectorCommand(hostOptions{name: "block", flushEvery: 12}, 5,
 				"latency histograms and depth of block devices"),
-			collectorCommand(hostOptions{name: "system", output: "system_metrics.jsonl", flushEvery: 12}, 5,
+			collectorCommand(hostOptions{name: "system", flushEvery: 12}, 5,
 				"page faults, waiting by cause, run queue, pressure, memory"),
-			collectorCommand(hostOptions{name: "prof", output: "llm_prof.jsonl", flushEvery: 5}, 1,
+			collectorCommand(hostOptions{name: "prof", flushEvery: 5}, 1,
 				"events of disk, system calls, memory, scheduling, network"),
 			hostAgentCommand(), hostAnalyzeCommand(), hostWaitsCommand(),
 		},
 	}
 }
+
+// collectorFiles are the files of the collectors' lines, as STRAP-LLM's recorders name them.
+var collectorFiles = map[string]string{"block": defaultBlock, "system": defaultSystem, "prof": defaultProf}
+
+// profDefault are the collectors of prof that run where none is named.
+var profDefault = []string{"disk", "syscalls", "mem", "sched"}
 
 // hostOptions are the flags of a collector that runs by itself. Their defaults are those of STRAP-LLM's documentation.
 type hostOptions struct {
@@ -59,6 +65,7 @@ key.
 `,
 		Define: func(f *cli.Flags) func([]string) error {
 			f.Add("--interval SECONDS", &seconds, "time between two snapshots, at least 0.05")
+			o.output = collectorFiles[o.name]
 			f.Add("-o, --output FILE", &o.output, "append lines to this file")
 			f.Add("--no-output", &o.noOutput, "write no file; print the lines")
 			f.Add("--flush-every N", &o.flushEvery, "write to the file after N lines")
@@ -80,7 +87,8 @@ key.
 				o.sample = 1
 				collectors := []string{"disk", "syscalls", "mem", "sched", "sync", "net"}
 				f.Add("--only LIST", wordList(&o.only, collectors...),
-					"only these collectors, of "+strings.Join(collectors, ", ")).Default = "disk,syscalls,mem,sched"
+					"only these collectors, of "+strings.Join(collectors, ", ")).
+					Default = strings.Join(profDefault, ",")
 				f.Add("--sample-read-write N", &o.sample, "time one in N reads and writes; all are counted")
 				f.Add("--labels KEY=VALUE[,KEY=VALUE]", setEach(o.addLabel), "add these to each event")
 				f.Add("--disable-correlation", &o.noIDs, "write null for corr_id")
@@ -118,7 +126,7 @@ func (o *hostOptions) check(rest []string) error {
 		rest = nil
 	}
 	if prof && len(o.only) == 0 {
-		o.only = []string{"disk", "syscalls", "mem", "sched"} // as A
+		o.only = profDefault
 	}
 	switch {
 	case prof && len(rest) == 1 && rest[0] == "top":

@@ -154,8 +154,7 @@ func (g *generator) generate(ctx context.Context, p server.Prompt, began func(di
 	switch {
 	case failed != nil && err != nil:
 		text, _ := os.ReadFile(log.Name())
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		return nil, fmt.Errorf("%w: %.400s", err, lines[len(lines)-1])
+		return nil, fmt.Errorf("%w: %.400s", err, lastLine(string(text)))
 	case failed != nil:
 		return nil, failed
 	}
