@@ -134,7 +134,9 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 	was := &r.checkpoint.Run
 	var differ []string
 	now := session.Settings(tap)
-	for _, key := range slices.Sorted(maps.Keys(merged(was.Settings, now))) {
+	all := maps.Clone(now)
+	maps.Copy(all, was.Settings)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if !reflect.DeepEqual(was.Settings[key], now[key]) {
 			differ = append(differ, fmt.Sprintf("%s was %v and is %v", key, shown(was.Settings[key]), shown(now[key])))
 		}
@@ -165,15 +167,6 @@ func (r *resumption) check(tap *config.Tap, cfg *config.Run) error {
 			strings.Join(differ, "; "))
 	}
 	return nil
-}
-
-func merged(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]any{}
-	}
-	maps.Copy(all, b)
-	return all
 }
 
 func shown(v any) any {

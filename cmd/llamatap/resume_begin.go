@@ -93,8 +93,8 @@ func (m *modelSettings) keepState(cfg *config.Run, tap *config.Tap) (folder stri
 func latestState(folder string, tap *config.Tap, kept *stream.Kept) runner.State {
 	state := runner.State{Folder: folder}
 	var rows []llama.Token
-	for it := range kept.Items() {
-		if e := it.Execution; e != nil && e.Phase != ggmlhooks.PhaseSetup {
+	for item := range kept.Items() {
+		if e := item.Execution; e != nil && e.Phase != ggmlhooks.PhaseSetup {
 			for _, row := range e.Rows {
 				rows = append(rows, llama.Token(row.Token))
 			}
@@ -131,12 +131,12 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 		return done, 0
 	}
 	defer file.Close()
-	a := answering{answers: runner.NewAnswerReader(file), tap: tap}
-	for it := range kept.Items() {
-		if it.Err != nil || it.Packet != nil && it.Packet.Phase != ggmlhooks.PhaseSetup && remembers(it.Packet.Name) {
+	a := answerMatcher{answers: runner.NewAnswerReader(file), tap: tap}
+	for item := range kept.Items() {
+		if item.Err != nil || item.Packet != nil && item.Packet.Phase != ggmlhooks.PhaseSetup && remembers(item.Packet.Name) {
 			return runner.Done{}, 0
 		}
-		if !a.append(it) {
+		if !a.append(item) {
 			break
 		}
 	}
@@ -150,39 +150,39 @@ func remembers(name string) bool {
 		!strings.Contains(name, "soft_max") && !strings.HasPrefix(name, "kqv")
 }
 
-// answering goes through a recording and its results.
-type answering struct {
-	answers *runner.AnswerReader
-	tap     *config.Tap
-	digest  runner.PromptDigest
-	request int32         // that is under way
-	rows    []llama.Token // of it
-	lines   int           // read
-	all     int64         // tokens up to here
-	done    runner.Done
-	tokens  int64 // up to where it is done
+// answerMatcher goes through a recording and the results of its prompts, request by request.
+type answerMatcher struct {
+	answers  *runner.AnswerReader
+	tap      *config.Tap
+	digest   runner.PromptDigest
+	request  int32         // that is under way
+	rows     []llama.Token // of it
+	lines    int           // read
+	computed int64         // tokens up to here
+	done     runner.Done
+	tokens   int64 // up to where it is done
 }
 
 // append adds the next item of the recording; it returns false after the last one.
-func (a *answering) append(it stream.Item) bool {
-	if it.Execution == nil || it.Execution.Phase == ggmlhooks.PhaseSetup {
+func (a *answerMatcher) append(item stream.Item) bool {
+	if item.Execution == nil || item.Execution.Phase == ggmlhooks.PhaseSetup {
 		return true
 	}
-	for _, b := range it.Begun {
+	for _, b := range item.Begun {
 		if len(a.rows) > 0 && !a.close() {
 			return false
 		}
 		a.request = b.Number
 	}
-	for _, row := range it.Execution.Rows {
+	for _, row := range item.Execution.Rows {
 		a.rows = append(a.rows, llama.Token(row.Token))
 	}
-	a.all += int64(len(it.Execution.Rows))
+	a.computed += int64(len(item.Execution.Rows))
 	return true
 }
 
 // close ends a request: it is done if there is a result of it that has all of its tokens.
-func (a *answering) close() bool {
+func (a *answerMatcher) close() bool {
 	rows := a.rows
 	a.rows = a.rows[:0]
 	for {
@@ -199,9 +199,9 @@ func (a *answering) close() bool {
 			return false
 		}
 		a.digest.Add(rows[:answer.PromptTokens])
-		if a.all%session.Step(a.tap) == 0 {
+		if a.computed%session.Step(a.tap) == 0 {
 			a.done = runner.Done{Answers: a.lines, Requests: a.request + 1, Prompts: a.digest.Sum()}
-			a.tokens = a.all
+			a.tokens = a.computed
 		}
 		return true
 	}
@@ -211,13 +211,5 @@ func (a *answering) close() bool {
 // were chosen.
 func decoded(c *runner.Completion, rows []llama.Token) bool {
 	chosen := c.Tokens[:max(len(c.Tokens)-1, 0)]
-	if c.PromptTokens < 0 || len(rows) != c.PromptTokens+len(chosen) {
-		return false
-	}
-	for i, token := range chosen {
-		if rows[c.PromptTokens+i] != token {
-			return false
-		}
-	}
-	return true
+	return c.PromptTokens >= 0 && c.PromptTokens <= len(rows) && slices.Equal(rows[c.PromptTokens:], chosen)
 }
