@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/llamatap/llamatap/internal/machine"
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/runner/doctor"
-	"github.com/shirou/gopsutil/v4/disk"
 )
 
 // Plan is a matrix with what it needs, computed before anything runs.
@@ -62,15 +60,8 @@ func ThisMachine(root fs.FS, out string) Machine {
 
 // freeDisk is what is free on the file system that a folder lies on, or will; 0 where that is not known.
 func freeDisk(dir string) int64 {
-	for path, err := filepath.Abs(dir); err == nil; path = filepath.Dir(path) {
-		if usage, err := disk.Usage(path); err == nil {
-			return int64(usage.Free)
-		}
-		if path == filepath.Dir(path) {
-			break
-		}
-	}
-	return 0
+	free, _ := doctor.FreeDisk(dir)
+	return int64(free)
 }
 
 // NewPlan computes what an experiment needs. What was measured in earlier runs below output.dir, on a processor of

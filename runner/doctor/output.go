@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/shirou/gopsutil/v4/disk"
 )
 
 // output looks at the folder in which run directories would be made.
@@ -45,6 +47,19 @@ func standing(dir string) (string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// FreeDisk is how many bytes are left on the file system that a folder lies on, or will when it is made.
+func FreeDisk(dir string) (uint64, error) {
+	dir, err := standing(dir)
+	if err != nil {
+		return 0, err
+	}
+	usage, err := disk.Usage(dir)
+	if err != nil {
+		return 0, err
+	}
+	return usage.Free, nil
 }
 
 // writable makes a file in dir and removes it.

@@ -5,13 +5,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeDisk is how many bytes a folder's file system has left.
-func FreeDisk(dir string) (uint64, error) {
-	var st unix.Statfs_t
-	err := unix.Statfs(dir, &st)
-	return st.Bavail * uint64(st.Bsize), err
-}
-
 // space is how much room the folder's file system has. By default a run leaves 1 GiB or 2 % of it free,
 // whichever is less.
 func space(dir string) Fact {
