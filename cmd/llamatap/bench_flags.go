@@ -142,8 +142,8 @@ func (a *benchArguments) plan() (*bench.Plan, error) {
 	scenarios := []bench.Scenario{a.scenario()}
 	if a.script != "" {
 		if len(a.prompts)+len(a.gens)+len(a.tap) > 0 || !reflect.DeepEqual(a.tests, bench.Scenario{}) {
-			return nil, errors.New("-f has its own tests: write models, prompts, settings and tap configurations into " +
-				"the script")
+			return nil, errors.New("-f has its own tests: write models, prompts, settings and tap configurations " +
+				"into the script")
 		}
 		script, err := bench.ReadScript(a.script)
 		if err != nil {

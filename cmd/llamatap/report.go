@@ -69,7 +69,10 @@ over time, in a file of their own. Of two runs, text is the default, and a pictu
 					return reportPage(ctx, run, made, &form)
 				}
 				if brief {
-					return form.write(func(out io.Writer) error { _, err := fmt.Fprintln(out, made.Verdict); return err })
+					return form.write(func(out io.Writer) error {
+						_, err := fmt.Fprintln(out, made.Verdict)
+						return err
+					})
 				}
 				return form.writeAs(made, forms{"md": made.WriteMarkdown, "text": made.WriteText})
 			}

@@ -133,7 +133,7 @@ func answered(cfg *config.Run, tap *config.Tap, kept *stream.Kept) (done runner.
 	defer file.Close()
 	a := answerMatcher{answers: runner.NewAnswerReader(file), tap: tap}
 	for item := range kept.Items() {
-		if item.Err != nil || item.Packet != nil && item.Packet.Phase != ggmlhooks.PhaseSetup && remembers(item.Packet.Name) {
+		if p := item.Packet; item.Err != nil || p != nil && p.Phase != ggmlhooks.PhaseSetup && remembers(p.Name) {
 			return runner.Done{}, 0
 		}
 		if !a.append(item) {

@@ -259,8 +259,8 @@ func runModel(cfg *config.Run) error {
 	defer stop()
 	text, settings := &wholeText{to: modelText()}, passedSettings()
 	result, err := runner.Run(ctx, runner.Options{
-		Config: cfg, State: settings.State, TextEvery: settings.TextEvery, Stdin: os.Stdin, Stdout: text, Stderr: present.Err,
-		Progress: progressTerminal(true),
+		Config: cfg, State: settings.State, TextEvery: settings.TextEvery,
+		Stdin: os.Stdin, Stdout: text, Stderr: present.Err, Progress: progressTerminal(true),
 	})
 	if result.Finish != "" {
 		if endErr := text.end(); err == nil {
