@@ -88,18 +88,14 @@ func (p *profileSums) execution(x *execution) error {
 		p.first = x.spans[0].start
 	}
 	p.last = max(p.last, x.spans[0].end)
-	hasParts := make([]bool, len(x.spans))
-	for i := 1; i < len(x.spans); i++ {
-		hasParts[i-1] = x.spans[i].depth > x.spans[i-1].depth
-	}
-	at := map[*span]int{}
-	for i := range x.spans {
-		at[&x.spans[i]] = i
-	}
+	inParts := map[*span]bool{}
 	x.self(func(stack []*span, ns int64) {
-		top := stack[len(stack)-1]
-		names := frames(x.phase, stack)
-		parts := hasParts[at[top]]
+		last := len(stack) - 1
+		if last > 0 {
+			inParts[stack[last-1]] = true
+		}
+		top, names := stack[last], frames(x.phase, stack)
+		parts := inParts[top]
 		switch {
 		case top.depth == depthGraph && !x.timed:
 			names = append(names, "(not timed inside)")

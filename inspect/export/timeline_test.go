@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -125,6 +126,23 @@ func TestProfile(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, not\n%v", got, want)
+	}
+}
+
+// TestProfileOfNeighbours: a component has no parts where a deeper span follows it; what it did is its own.
+func TestProfileOfNeighbours(t *testing.T) {
+	p := newProfile(&counted{}, about{})
+	err := p.execution(&execution{phase: "decode", timed: true, spans: []span{
+		{end: 100, depth: depthGraph, name: "decode"}, {end: 20, depth: depthComponent, name: "other", flops: 7},
+		{start: 30, end: 50, depth: depthOp, name: "mul_mat", flops: 11},
+	}})
+	got := map[string]int64{}
+	for names, s := range p.samples {
+		got[names] = s.Value[valueFLOPs]
+	}
+	if want := map[string]int64{"decode\x00(between)": 0, "decode\x00other": 7, "decode\x00mul_mat": 11}; err != nil ||
+		!maps.Equal(got, want) {
+		t.Errorf("%v, not %v, %v", got, want, err)
 	}
 }
 
