@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/llamatap/llamatap/internal/present"
 	"github.com/llamatap/llamatap/memtrace"
@@ -275,8 +277,8 @@ func writeAgreementTable(out *present.Text, r *Report) {
 		out.Line("")
 		out.Line("ledger and %s: of %d samples %d compared, %s explained", a.Collector, a.Samples, a.Compared,
 			share(a.Explained, a.Compared))
-		for why, n := range a.NotCompared {
-			out.Line("  not compared: %d, %s", n, why)
+		for _, why := range slices.Sorted(maps.Keys(a.NotCompared)) {
+			out.Line("  not compared: %d, %s", a.NotCompared[why], why)
 		}
 		for _, t := range a.Types {
 			out.Line("  %-16s %s of %d", t.Type, share(t.Explained, t.Compared), t.Compared)

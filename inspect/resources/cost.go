@@ -119,6 +119,11 @@ type Cell struct {
 	Op        string // of a range of several nodes: SeveralOps
 }
 
+func (c Cell) compare(d Cell) int {
+	return cmp.Or(cmp.Compare(c.Phase, d.Phase), cmp.Compare(c.Layer, d.Layer), cmp.Compare(c.Component, d.Component),
+		cmp.Compare(c.Op, d.Op))
+}
+
 // SeveralOps stands for the op where nodes were timed together.
 const SeveralOps = "(several)"
 
@@ -138,6 +143,10 @@ const opRange = "range"
 // Tensor is what costs are added up by to find the most expensive.
 type Tensor struct {
 	Phase, Op, Name string // the tensor's name without its layer
+}
+
+func (t Tensor) compare(u Tensor) int {
+	return cmp.Or(cmp.Compare(t.Phase, u.Phase), cmp.Compare(t.Op, u.Op), cmp.Compare(t.Name, u.Name))
 }
 
 // PhaseSum is the executions of a phase. Tokens have a phase of their own: those of an execution that has both a

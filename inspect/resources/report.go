@@ -360,10 +360,11 @@ func (r *Report) tables(s *Sum) {
 	}
 	components, layers, ops := map[string]*Cost{}, map[int]*Cost{}, map[string]*Cost{}
 	byPhase, byComponent := map[string]map[string]int64{}, map[int]map[string]int64{}
-	for cell, cost := range s.Cells.By {
+	for _, cell := range slices.SortedFunc(maps.Keys(s.Cells.By), Cell.compare) {
 		if cell.Phase == PhaseSetup {
 			continue
 		}
+		cost := s.Cells.By[cell]
 		scaled := r.scaled(cell.Phase, cost)
 		addBy(components, cell.Component, scaled)
 		addBy(layers, cell.Layer, scaled)
@@ -383,8 +384,8 @@ func (r *Report) tables(s *Sum) {
 		r.Ops = append(r.Ops, OpRow{op, r.figures(ops[op])})
 	}
 	tensors := map[Tensor]*Cost{}
-	for t, cost := range s.Tops.By {
-		addBy(tensors, Tensor{Op: t.Op, Name: t.Name}, r.scaled(t.Phase, cost))
+	for _, t := range slices.SortedFunc(maps.Keys(s.Tops.By), Tensor.compare) {
+		addBy(tensors, Tensor{Op: t.Op, Name: t.Name}, r.scaled(t.Phase, s.Tops.By[t]))
 	}
 	tops := slices.SortedFunc(maps.Keys(tensors), func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(tensors[b].allNS(), tensors[a].allNS()), cmp.Compare(a.Op, b.Op),

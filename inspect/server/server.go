@@ -182,6 +182,6 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	for _, r := range s.table() {
 		text += strings.TrimSuffix(r.pattern, "{$}") + "\n"
 	}
-	_, err := w.Write([]byte(text + "GET /metrics\n\ndocs/SERVE.md describes each of them.\n"))
+	_, err := w.Write([]byte(text + "\ndocs/SERVE.md describes each of them.\n"))
 	return err
 }
