@@ -15,9 +15,8 @@ const silence = 10 * time.Second
 const maxGaps = 1 << 20
 
 // CallRequest is what a sequence of a context computed for one prompt, as far as the calls show it. A request begins
-// where rows go back to an earlier position than the end of the prompt before, or where rows without logits follow
-// generated tokens. One whose prompt is a single new row behind the prompt before is not distinguished from the
-// generation after that one.
+// where rows go back to a position that the sequence had before, or where rows without logits follow generated tokens.
+// One whose prompt is a single new row right behind the last generated token is not distinguished from more of them.
 type CallRequest struct {
 	Number   int   `json:"request"` // from 0, by context and sequence
 	Context  int   `json:"ctx"`     // from 0, in the order in which they were first seen
@@ -125,7 +124,7 @@ func (t *tracker) Shift(sequence, delta int32) {
 // generated.
 func (t *tracker) add(at place, c *call, run callRun) (prompt, generated int) {
 	r := t.requests[at]
-	back := r != nil && run.Position >= 0 && run.Position < r.next
+	back := r != nil && run.Position >= 0 && run.Position < max(r.next, r.last.Position+int32(min(r.last.Rows, 1)))
 	if r == nil || r.Generated > 0 && (back || run.Outputs < run.Rows) {
 		r = t.begin(at, c, run)
 	}

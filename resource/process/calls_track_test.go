@@ -30,6 +30,12 @@ func TestRequests(t *testing.T) {
 				EndNS: 210},
 				{BeginNS: 300, Cached: cached(9), Prompt: 4, Generated: 1, PromptNS: 10, EndNS: 310}},
 		},
+		"a prompt of one new token, where a generated one was": {
+			[]callRun{{0, 0, 8, 1}, {0, 8, 1, 1}, {0, 9, 1, 1}, {0, 9, 1, 1}},
+			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 3, PromptNS: 10, GapP50NS: 100, GapP99NS: 100,
+				EndNS: 310},
+				{BeginNS: 400, Cached: cached(9), Prompt: 1, Generated: 1, PromptNS: 10, EndNS: 410}},
+		},
 		"drafts of 4, of which the first has 3 accepted and the second none": {
 			[]callRun{{0, 0, 8, 1}, {0, 8, 4, 4}, {0, 11, 4, 4}, {0, 12, 1, 1}},
 			[]CallRequest{{Cached: cached(0), Prompt: 8, Generated: 1 + 3 + 1 + 1, PromptNS: 10, GapP50NS: 100,
