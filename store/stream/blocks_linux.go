@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,14 +10,13 @@ import (
 // blocks is a file written past the page cache, whose pages cost more time than everything else that is done with a
 // captured tensor.
 type blocks struct {
-	*os.File             // through the cache
-	direct   *os.File    // past it; nil: there is none
-	refused  atomic.Bool // by the file system, which took the flag and then no write
+	*os.File          // through the cache
+	direct   *os.File // past it; nil once the file system has refused
 }
 
 // createBlocks makes a file that must not exist. Where the file system knows no direct writes, it is an ordinary one.
 func createBlocks(path string) (File, error) {
-	return openBlocks(path, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	return openBlocks(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 }
 
 func openBlocks(path string, flags int) (File, error) {
@@ -26,7 +24,7 @@ func openBlocks(path string, flags int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	direct, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return file, nil
 	}
@@ -36,27 +34,17 @@ func openBlocks(path string, flags int) (File, error) {
 // WriteBlocks writes whole blocks. A file system that takes the flag and refuses the write gets it through the
 // cache, as everything after it.
 func (b *blocks) WriteBlocks(p []byte, at int64) error {
-	if b.past() {
-		_, err := b.direct.WriteAt(p, at)
-		if !errors.Is(err, unix.EINVAL) {
-			return err
-		}
-		b.refused.Store(true)
+	if b.direct == nil {
+		return b.WriteTail(p, at)
 	}
+	_, err := b.direct.WriteAt(p, at)
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	_ = b.direct.Close()
+	b.direct = nil
 	return b.WriteTail(p, at)
 }
-
-// ReadBlocks reads whole blocks that were written.
-func (b *blocks) ReadBlocks(p []byte, at int64) error {
-	file := b.File
-	if b.past() {
-		file = b.direct
-	}
-	_, err := file.ReadAt(p, at)
-	return err
-}
-
-func (b *blocks) past() bool { return b.direct != nil && !b.refused.Load() }
 
 // WriteTail writes through the cache.
 func (b *blocks) WriteTail(p []byte, at int64) error {

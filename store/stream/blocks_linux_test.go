@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"hash"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -55,66 +54,6 @@ func TestBlocks(t *testing.T) {
 		if sum := o.sum(); err != nil || !bytes.Equal(got, want) || sum.Size != int64(len(want)) ||
 			sum.SHA256 != sha256.Sum256(want) {
 			t.Errorf("refused %v: %d bytes, %v; the sum is of %d", refused, len(got), err, sum.Size)
-		}
-	}
-}
-
-// stuckHash hashes nothing before it may.
-type stuckHash struct {
-	hash.Hash
-	may chan struct{}
-}
-
-func (h stuckHash) Write(p []byte) (int, error) {
-	<-h.may
-	return h.Hash.Write(p)
-}
-
-// Writing does not wait for the hash, which reads the file where the buffers are used again.
-func TestHashLags(t *testing.T) {
-	for _, direct := range []bool{true, false} {
-		path := filepath.Join(t.TempDir(), "a")
-		file, err := createBlocks(path)
-		if b, ok := file.(*blocks); ok && !direct {
-			b.refused.Store(true)
-		} else if !ok && err == nil {
-			file = &blocks{File: file.(*os.File)} // the file system has no direct writes
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, may := newOutput("stream", file, 4*BlockAlign), make(chan struct{})
-		o.hash = stuckHash{o.hash, may}
-		o.startBehind(nil)
-		r := rand.New(rand.NewPCG(1, 2))
-		var want []byte
-		for i := range 100 {
-			p := make([]byte, r.IntN(3*BlockAlign))
-			for j := range p {
-				p[j] = byte(r.Uint32())
-			}
-			want = append(want, p...)
-			if err := o.write(p); err != nil {
-				t.Fatal(err)
-			}
-			if i == 80 {
-				close(may)
-			}
-			if i%7 == 0 {
-				if err := o.flush(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := errors.Join(o.flush(), o.close()); err != nil {
-			t.Fatal(err)
-		}
-		got, err := os.ReadFile(path)
-		if sum := o.sum(); err != nil || !bytes.Equal(got, want) || sum.SHA256 != sha256.Sum256(want) {
-			t.Errorf("direct %v: %d bytes, %v; the sum is of %d", direct, len(got), err, sum.Size)
-		}
-		if o.behind.readAgain == 0 {
-			t.Error("nothing was read from the file")
 		}
 	}
 }

@@ -26,11 +26,6 @@ type blockFile interface {
 	WriteTail(p []byte, at int64) error
 }
 
-// blockReader is a blockFile whose whole blocks can be read again, in the same manner.
-type blockReader interface {
-	ReadBlocks(p []byte, at int64) error
-}
-
 // BlockAlign is a multiple of every disk's block and memory alignment, in bytes.
 const BlockAlign = 4096
 

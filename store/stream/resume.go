@@ -164,7 +164,7 @@ func (k *Kept) reopen(o *Options) (stream, index *output, err error) {
 	if err := rewrite(path, k.StreamBytes, nil); err != nil {
 		return nil, nil, err
 	}
-	blocks, err := openBlocks(path, os.O_RDWR)
+	blocks, err := openBlocks(path, os.O_WRONLY)
 	if err != nil {
 		return nil, nil, err
 	}

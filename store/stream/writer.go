@@ -113,7 +113,7 @@ func (o *Options) streamBuffer() int {
 func (o *Options) indexBuffer() int { return min(o.streamBuffer(), indexBuffer) }
 
 // outputs is what the outputs' buffers take.
-func (o *Options) outputs() int64 { return int64((behindBuffers+1)*o.streamBuffer() + o.indexBuffer()) }
+func (o *Options) outputs() int64 { return int64(behindBuffers*o.streamBuffer() + o.indexBuffer()) }
 
 // complete fills in what the zero value leaves open, and checks the rest.
 func (o *Options) complete() error {
