@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// StartChild starts a program, whose end comes on the channel. If this process is killed, the program is sent a SIGTERM,
-// and takes no processor from what is measured next.
+// StartChild starts a program, whose end comes on the channel. If this process is killed, the program is sent a
+// SIGTERM, and takes no processor from what is measured next.
 func StartChild(cmd *exec.Cmd) (ended <-chan error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

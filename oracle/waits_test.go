@@ -149,7 +149,8 @@ func emptied(t *testing.T, path string) {
 			unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)); err != nil {
 			t.Fatal(err)
 		}
-		if testenv.Emulated() { // a machine for this test alone, whose kernel may keep parts of the file in large folios
+		// A machine for this test alone, whose kernel may keep parts of the file in large folios.
+		if testenv.Emulated() {
 			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
 				t.Fatal(err)
 			}

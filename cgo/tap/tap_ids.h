@@ -14,8 +14,8 @@ struct tap_ids {
     bool     digits;
 };
 
-// tap_ids_read takes in the next bytes of the body, wherever they are cut. It tells found each prompt: the hash of its
-// tokens, FNV-1a of 64 bits, and their number.
+// tap_ids_read takes in the next bytes of the body, wherever they are cut. It calls found with each prompt: the hash of
+// its tokens, FNV-1a of 64 bits, and their number.
 //
 // "prompt": [1, 2, 3], or several of these in a list; of embeddings, "input" or "content". llama-server computes such a
 // prompt as it is, and tokenizes nothing. Within a text the quotes would be escaped.

@@ -72,7 +72,9 @@ static bool tap_wire_continues(const char * data, size_t n) {
 }
 
 // tap_wire_closes reports whether a piece is the last one of a stream.
-static bool tap_wire_closes(const char * data, size_t n) { return n >= 3 && n <= 5 && memcmp(data, "0\r\n\r\n", n) == 0; }
+static bool tap_wire_closes(const char * data, size_t n) {
+    return n >= 3 && n <= 5 && memcmp(data, "0\r\n\r\n", n) == 0;
+}
 
 // tap_wire_ends counts why generation ended, as answers of llama-server's four interfaces name it. Quotes within
 // generated text are escaped, so that it cannot look like that. In /responses parts of an answer have a status as well.

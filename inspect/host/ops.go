@@ -231,8 +231,8 @@ func (r *Report) writeOps(b *strings.Builder) {
 			continue
 		}
 		highest := percentileHead(r.percents[len(r.percents)-1:])[0]
-		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", highest, " merged",
-			" errors")}
+		g := grid{append(t.names, " requests", " bytes", " per request", " waited ≈", " served ≈", highest,
+			" merged", " errors")}
 		for _, o := range t.rows[:min(len(t.rows), t.most)] {
 			g = append(g, o.appendCells(t.cells(o)))
 		}

@@ -121,7 +121,7 @@ const (
 // Tick hands on requests whose answers did not come. now is CLOCK_MONOTONIC in nanoseconds.
 func (r *Requests) Tick(now int64) error {
 	return r.hand(func(q *request) bool {
-		waited := now - r.over(q)
+		waited := now - over(r, q)
 		return waited > patienceLike ||
 			waited > patience && (len(r.candidates(q)) == 0 || r.only(q, unanswered(r)) != nil)
 	})
@@ -129,7 +129,7 @@ func (r *Requests) Tick(now int64) error {
 
 // over is when everything had ended that was asked together with a request: their one answer is sent then. Where some
 // of it runs, or waits for a slot, that is not yet, unless the client has left.
-func (r *Requests) over(q *request) int64 {
+func over(r *Requests, q *request) int64 {
 	ns, open := q.EndNS, unanswered(r)
 	for _, a := range r.candidates(q) {
 		for _, b := range r.asks {

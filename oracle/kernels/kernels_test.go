@@ -54,7 +54,8 @@ func kernels(t *testing.T) []kernel {
 func TestKernels(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedBinary(t)
-	testenv.NeedTool(t, "llama-completion") // what it preloads is compiled here: a machine cannot write to this file system
+	// What it preloads is compiled here: a machine cannot write to this file system.
+	testenv.NeedTool(t, "llama-completion")
 	machine, root := newMachine(t), testenv.Root(t)
 	only := regexp.MustCompile(os.Getenv("LLAMATAP_VM_ONLY")) // of kernel/package
 	for _, k := range kernels(t) {

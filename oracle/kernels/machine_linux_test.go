@@ -83,8 +83,8 @@ func (m *machine) Run(t testing.TB, k kernel, limit time.Duration, dir string, a
 	return output, status
 }
 
-// brokenPatch is what a kernel says where the emulator, on a busy machine, runs an instruction while the other processor
-// replaces it: the kernel puts int3 there meanwhile, and finds no reason for it any more.
+// brokenPatch is what a kernel says where the emulator, on a busy machine, runs an instruction while the other
+// processor replaces it: the kernel puts int3 there meanwhile, and finds no reason for it any more.
 const brokenPatch = "Oops: int3"
 
 // boot starts a kernel and returns what it wrote until the machine was switched off.
