@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -246,6 +247,32 @@ func TestPromptsThatWait(t *testing.T) {
 	for _, r := range records[2:] {
 		if r.ArrivalNS == 0 || r.ArrivalNS != records[2].ArrivalNS || r.End != kvcache.EndLength || r.Output != 500 {
 			t.Errorf("a prompt of the list: %+v", r)
+		}
+	}
+}
+
+// TestMessageStreams: a stream of /v1/messages names model and id in its first piece, and why it ended in a later one.
+func TestMessageStreams(t *testing.T) {
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "512", "-t", "1", "--no-webui", "--chat-template", "chatml")
+	var ids []string
+	for _, stream := range []bool{true, false, true} {
+		body := fmt.Sprintf(`{"model":"asked","max_tokens":5,"ignore_eos":true,"stream":%t,`+
+			`"messages":[{"role":"user","content":"func %d"}]}`, stream, len(ids))
+		response, err := http.Post(s.url+"/v1/messages", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		id := regexp.MustCompile(`"id":"([^"]+)"`).FindSubmatch(text)
+		if response.Body.Close(); err != nil || response.StatusCode != http.StatusOK || id == nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		ids = append(ids, string(id[1]))
+	}
+	for i, q := range s.recordedRequests(t) {
+		if said := &q.Said; said.AnswerID != ids[i] || said.AnswerModel == "" || said.Path != "/v1/messages" ||
+			q.End != kvcache.EndLength {
+			t.Errorf("%+v, answered %s", q, ids[i])
 		}
 	}
 }

@@ -25,10 +25,12 @@ struct tap_http {
     uint16_t line_used;     // UINT16_MAX: the line is too long
     uint16_t key_used;
     uint16_t used;
+    uint16_t answer_used;
     uint64_t left;          // bytes of the chunk
     char     name[24];      // the key
     char     line[600];     // the line of the head, or the value
     char     text[1024];    // what was found, see tap_rec_served
+    char     answer[512];   // model and id, where a stream names them in its first piece alone
 };
 
 // tap_http_read takes in the bytes that were received next, and hands on those of the body, without what is between its

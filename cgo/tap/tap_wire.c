@@ -20,6 +20,7 @@ static TAP_OWN struct {
     int64_t arrived; // the first bytes of the request, 0: none
     bool    asked;   // a prompt of it was tokenized
     bool    left;    // an answer was begun
+    bool    streams; // and a piece of it behind the head was sent
     bool    afresh;  // it does not want what its slot holds
     struct tap_ids ids;
     struct tap_http * http; // what it says of itself; NULL: there is no memory for it
@@ -120,6 +121,16 @@ static size_t tap_wire_name(char * to, size_t room, const char * data, size_t n,
     return size;
 }
 
+// tap_wire_names copies model and id of an answer.
+static size_t tap_wire_names(char * to, size_t room, const char * data, size_t n) {
+    static const char * const names[] = {"\"model\":\"", "\"id\":\"chatcmpl-", "\"id\":\"resp_"};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        used += tap_wire_name(to + used, room - used, data, n, names[i]);
+    }
+    return used;
+}
+
 // tap_wire_output copies how many tokens an answer without timings says that it has.
 static size_t tap_wire_output(char * to, size_t room, const char * data, size_t n) {
     static const char key[] = "\"output_tokens\":";
@@ -191,7 +202,7 @@ ssize_t recv(int fd, void * data, size_t size, int flags) {
     }
     if (tap_wire.arrived == 0 || tap_wire.left) {
         tap_wire.arrived = tap_now();
-        tap_wire.asked = tap_wire.left = tap_wire.afresh = tap_wire.said = false;
+        tap_wire.asked = tap_wire.left = tap_wire.streams = tap_wire.afresh = tap_wire.said = false;
         tap_wire.ids = (struct tap_ids) {0};
         if (tap_wire.http != NULL || (tap_wire.http = tap_http_new()) != NULL) {
             memset(tap_wire.http, 0, offsetof(struct tap_http, name));
@@ -211,6 +222,13 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
             .kind = TAP_SERVED_ANSWER, .mono_ns = (uint64_t) tap_now(), .row = (int32_t) syscall(SYS_gettid),
             .ctx = UINT32_MAX, .token = -1,
         };
+        if (tap_wire.asked && !first && !tap_wire.streams) {
+            tap_wire.streams = true;
+            if (tap_wire.http != NULL && tap_wire_has(data, size, "\"type\":\"message_start\"")) {
+                tap_wire.http->answer_used = (uint16_t) tap_wire_names(tap_wire.http->answer,
+                    sizeof(tap_wire.http->answer), data, size);
+            }
+        }
         const uint32_t ends = tap_wire.asked ? tap_wire_ends(data, size, &rec.value) : 0;
         // an answer that neither ends nor streams is to something else than generation
         if (ends > 0 || (tap_wire.asked && tap_wire_closes(data, size)) || (tap_wire.asked && first && tap_wire.left &&
@@ -228,9 +246,11 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
             if (n > 0) {
                 memcpy(text, times, n);
             }
-            static const char * const names[] = {"\"model\":\"", "\"id\":\"chatcmpl-", "\"id\":\"resp_"};
-            for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                n += tap_wire_name(text + n, sizeof(text) - n, data, size, names[i]);
+            n += tap_wire_names(text + n, sizeof(text) - n, data, size);
+            const struct tap_http * http = tap_wire.http;
+            if (http != NULL && http->answer_used > 0 && n + http->answer_used < sizeof(text)) {
+                memcpy(text + n, http->answer, http->answer_used);
+                n += http->answer_used;
             }
             n += tap_wire_output(text + n, sizeof(text) - n, data, size);
             tap_served_send(&rec, text, n);
