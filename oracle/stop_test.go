@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/llamatap/llamatap/internal/testenv"
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/rundir"
 	"golang.org/x/sys/unix"
 )
@@ -183,6 +184,18 @@ func hasPending(pid int, s syscall.Signal) bool {
 		}
 	}
 	return false
+}
+
+// TestTapThread: the tap's own threads have a name, by which figures of the model's threads leave them out.
+func TestTapThread(t *testing.T) {
+	g := begin(t, ofRun()...)
+	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", g.model(t)))
+	if err != nil || !slices.ContainsFunc(names, func(path string) bool {
+		name, _ := os.ReadFile(path)
+		return strings.TrimSpace(string(name)) == resource.TapThread
+	}) {
+		t.Errorf("%v: none of %d threads is %s", err, len(names), resource.TapThread)
+	}
 }
 
 // TestInterrupt sends what Ctrl-C sends: SIGINT to the whole group.

@@ -6,7 +6,8 @@ type ThreadRole string
 
 // The roles of threads.
 const (
-	// RoleCompute is a thread that was busy for half of the time or more in which graphs of the run were computed.
+	// RoleCompute is a thread that was busy for half of the time or more in which graphs of the run were computed. The tap's
+	// own are none.
 	RoleCompute ThreadRole = "compute"
 	// RoleParked is a thread that slept voluntarily for at least 95 % of the interval, its waits for a processor
 	// left out, mostly in futexes.
@@ -17,6 +18,10 @@ const (
 	// RoleUnknown is any other thread.
 	RoleUnknown ThreadRole = "unknown"
 )
+
+// TapThread is the name of the tap's own threads in the model's process (tap_aside.c). They compute nothing of it. One
+// of them runs only when nobody else wants to: on a busy machine it waits for a processor all the time.
+const TapThread = "llamatap-tap"
 
 // parkedPercent is the share of its time that a thread that waits for work sleeps voluntarily.
 const parkedPercent = 95

@@ -143,6 +143,7 @@ static bool tap_thread_start(void * (*main)(void *)) {
     pthread_t thread;
     const bool ok = pthread_create(&thread, NULL, main, tap.header) == 0;
     if (ok) {
+        pthread_setname_np(thread, "llamatap-tap"); // resource.TapThread
         pthread_detach(thread);
     }
     return ok;

@@ -116,7 +116,8 @@ func assignRoles(threadTimes []spent, from, to int64, computed func(from, to int
 }
 
 // assignRole decides the thread's role. One that was busy for half of the time or more in which graphs were computed,
-// since it was first seen, belongs to the team that computes them. c is of its time in the interval.
+// since it was first seen, belongs to the team that computes them, but for the tap's own. c is of its time in the
+// interval.
 func (s *spent) assignRole(c resource.GraphTime) {
 	isTeam := false
 	if g := s.graphs; g != nil {
@@ -125,7 +126,7 @@ func (s *spent) assignRole(c resource.GraphTime) {
 			g.computed += lived
 			g.busy += min(lived, s.line.OnCPUNS+s.line.RunnableWaitNS)
 		}
-		isTeam = g.computed > 0 && 2*g.busy >= g.computed
+		isTeam = g.computed > 0 && 2*g.busy >= g.computed && s.line.Comm != resource.TapThread
 	}
 	s.line.Judge(isTeam, c)
 }

@@ -227,6 +227,18 @@ func TestComputeTeam(t *testing.T) {
 	}
 }
 
+// The tap's own thread computes nothing, however long it waits for a processor beside the model.
+func TestComputeTeamWithoutTheTap(t *testing.T) {
+	for name, want := range map[string]resource.ThreadRole{
+		"llama-server": resource.RoleCompute, resource.TapThread: resource.RoleUnknown,
+	} {
+		s := spent{graphs: &graphShare{}, line: resource.ThreadLine{Comm: name, LivedNS: 1000, RunnableWaitNS: 1000}}
+		if s.assignRole(resource.GraphTime{NS: 1000, Known: true}); s.line.Role != want {
+			t.Errorf("%s: %s, want %s", name, s.line.Role, want)
+		}
+	}
+}
+
 // A thread that lived for a part of an interval is judged by the graphs of that part: one that was busy before them,
 // such as while the model was loaded, computed none.
 func TestComputeTeamOfShortLives(t *testing.T) {

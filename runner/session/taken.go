@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/stream"
 	"golang.org/x/sys/unix"
 )
@@ -154,7 +156,7 @@ func (w *watched) add(taken, waits, over int64) {
 }
 
 // read returns how long each thread of the model has waited for a processor, and the sum since the last look, with what
-// new threads have waited since they began.
+// new threads have waited since they began. The tap's own threads are not the model's.
 func (t *taken) read() (waited map[string]int64, since int64) {
 	folder := fmt.Sprintf("proc/%d/task", t.pid)
 	threads, _ := fs.ReadDir(t.root, folder) // the process may have ended
@@ -165,8 +167,15 @@ func (t *taken) read() (waited map[string]int64, since int64) {
 		if _, bad := fmt.Sscan(string(text), &run, &wait); err != nil || bad != nil {
 			continue
 		}
+		before, known := t.waited[thread.Name()]
+		if !known {
+			name, _ := fs.ReadFile(t.root, folder+"/"+thread.Name()+"/comm")
+			if strings.TrimSpace(string(name)) == resource.TapThread {
+				continue
+			}
+		}
 		waited[thread.Name()] = wait
-		since += max(0, wait-t.waited[thread.Name()])
+		since += max(0, wait-before)
 	}
 	return waited, since
 }

@@ -8,11 +8,13 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/llamatap/llamatap/resource"
 	"github.com/llamatap/llamatap/store/stream"
 )
 
 // TestTaken: what was taken from the model is bounded by what this process used, by what the model's threads waited,
-// new ones since they began, and by the time itself; where the kernel does not count waits, by the others.
+// new ones since they began and the tap's own left out, and by the time itself; where the kernel does not count waits,
+// by the others.
 func TestTaken(t *testing.T) {
 	thread := func(waited time.Duration) *fstest.MapFile {
 		return &fstest.MapFile{Data: fmt.Appendf(nil, "9000 %d 3\n", waited)}
@@ -32,6 +34,8 @@ func TestTaken(t *testing.T) {
 		t.Errorf("%v were taken before the first look", got)
 	}
 	root["proc/7/task/8/schedstat"] = thread(2 * time.Millisecond) // a new thread
+	root["proc/7/task/9/schedstat"] = thread(2 * time.Second)
+	root["proc/7/task/9/comm"] = &fstest.MapFile{Data: []byte(resource.TapThread + "\n")}
 	root["proc/7/task/7/schedstat"] = thread(time.Hour + 3*time.Millisecond)
 	if got := look(time.Second); got != 5*time.Millisecond || taken.sum.over != int64(interval) {
 		t.Errorf("%v of 5 ms of waiting were taken, in %d ns", got, taken.sum.over)
