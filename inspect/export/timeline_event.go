@@ -35,6 +35,7 @@ type event struct {
 	Pos        int32   `json:"pos"`
 	SeqID      *int32  `json:"seq_id"`
 	LatencyNS  *int64  `json:"latency_ns"`
+	First      bool    `json:"first"`
 
 	Cache          string `json:"cache"`
 	Cells          int64  `json:"cells"`

@@ -43,6 +43,7 @@ type token struct {
 	start, end int64
 	index      int64
 	text       string // or its number
+	first      bool   // the token before it is a prompt's
 	flow       uint64 // number of the arrow to the graph that takes it as input
 }
 
@@ -269,7 +270,7 @@ func (r *reader) thin(x *execution) {
 
 func (r *reader) output(e *event) error {
 	r.result.Tokens++
-	t := token{ctx: e.Ctx, seq: -1, start: e.MonoNS, end: e.MonoNS, index: e.TokenIndex,
+	t := token{ctx: e.Ctx, seq: -1, start: e.MonoNS, end: e.MonoNS, index: e.TokenIndex, first: e.First,
 		text: strconv.Itoa(int(e.TokenID))}
 	if e.SeqID != nil {
 		t.seq = *e.SeqID

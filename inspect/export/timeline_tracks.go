@@ -58,7 +58,8 @@ type Lane struct {
 // Stretch is a part of the time: an execution, a token, a page fault, or several that follow each other.
 type Stretch struct {
 	Start, End int64
-	Busy       int64  // sum of the durations
+	After      int    // of tokens: how many another generated one of the sequence came before
+	AfterNS    int64  // of these: the times since that one, all together
 	Kind       string // of a graph its phase, of a token its text, of a fault its place; Several
 	Tokens     int    // of graphs
 	N          int    // how many are put together
@@ -128,7 +129,11 @@ func (t *Tracks) token(k *token) error {
 	if k.ctx > 0 {
 		lane += " of context " + strconv.Itoa(int(k.ctx))
 	}
-	t.Tokens.add(lane, Stretch{Start: k.start, End: k.end, Kind: k.text})
+	s := Stretch{Start: k.start, End: k.end, Kind: k.text}
+	if k.end > k.start && !k.first {
+		s.After, s.AfterNS = 1, k.end-k.start
+	}
+	t.Tokens.add(lane, s)
 	return nil
 }
 
@@ -179,7 +184,7 @@ func (l *Lanes) add(lane string, next Stretch) {
 		}
 		i, l.All = len(l.All), append(l.All, &Lane{Name: lane, Each: 1})
 	}
-	next.N, next.Busy = 1, next.End-next.Start
+	next.N = 1
 	of := l.All[i]
 	if n := len(of.All); n > 0 && of.All[n-1].N < of.Each && (l.mixed || of.All[n-1].Kind == next.Kind) {
 		of.All[n-1].join(&next)
@@ -213,7 +218,8 @@ func (s *Stretch) join(next *Stretch) {
 		s.Kind = Several
 	}
 	s.Start, s.End = min(s.Start, next.Start), max(s.End, next.End)
-	s.Busy += next.Busy
+	s.After += next.After
+	s.AfterNS += next.AfterNS
 	s.Tokens += next.Tokens
 	s.N += next.N
 }

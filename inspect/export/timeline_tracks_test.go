@@ -19,21 +19,24 @@ func TestLanes(t *testing.T) {
 				if len(kinds) == 3 {
 					kind = kinds[i%3]
 				}
-				l.add("context 0", Stretch{Start: at, End: at + 7, Kind: kind, Tokens: 2})
+				l.add("context 0", Stretch{Start: at, End: at + 7, Kind: kind, Tokens: 2, After: i % 2,
+					AfterNS: int64(7 * (i % 2))})
 			}
 			lane := l.All[0]
-			var count, tokens int
-			var busy, end int64
+			var count, tokens, after int
+			var afterNS, end int64
 			several := false
 			for i, s := range lane.All {
 				if s.N > lane.Each || s.Start < end {
 					t.Fatalf("%d: stretch %d is %+v", n, i, s)
 				}
 				several = several || s.Kind == Several
-				count, tokens, busy, end = count+s.N, tokens+s.Tokens, busy+s.Busy, s.End
+				count, tokens, end = count+s.N, tokens+s.Tokens, s.End
+				after, afterNS = after+s.After, afterNS+s.AfterNS
 			}
-			if count != n || tokens != 2*n || busy != int64(7*n) || len(lane.All) > maxStretches {
-				t.Errorf("%d: %d stretches of %d, %d tokens, busy %d", n, len(lane.All), count, tokens, busy)
+			if count != n || tokens != 2*n || after != n/2 || afterNS != int64(7*after) || len(lane.All) > maxStretches {
+				t.Errorf("%d: %d stretches of %d, %d tokens, %d ns after %d", n, len(lane.All), count, tokens, afterNS,
+					after)
 			}
 			if want := len(kinds) == 3 && n > maxStretches; several != want {
 				t.Errorf("%d of %v: kinds put together %v, want %v", n, kinds, several, want)
@@ -93,6 +96,23 @@ func TestCollectTracks(t *testing.T) {
 		if len(lanes.All) != 1 || len(lanes.All[0].All) != 40 {
 			t.Errorf("lanes %+v", lanes)
 		}
+	}
+}
+
+// TestTracksOfFirstTokens: the time to a token from another generated one does not have that from a prompt's.
+func TestTracksOfFirstTokens(t *testing.T) {
+	tracks := &Tracks{Tokens: Lanes{mixed: true}}
+	for _, k := range []token{{start: 10, end: 500, first: true}, {start: 500, end: 503}, {start: 900, end: 900}} {
+		if err := tracks.token(&k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var after []int64
+	for _, s := range tracks.Tokens.All[0].All {
+		after = append(after, int64(s.After), s.AfterNS)
+	}
+	if !slices.Equal(after, []int64{0, 0, 1, 3, 0, 0}) {
+		t.Errorf("after another one: %v", after)
 	}
 }
 

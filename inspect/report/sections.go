@@ -67,13 +67,13 @@ func tokensSection(_ context.Context, r *Run, over *tracks) (*section, error) {
 	if c := over.spans(); len(c.Series) > 0 {
 		s.Charts = append(s.Charts, c)
 	}
-	latency := &figure{Kind: drawnLines, Title: "Time from the token before to each generated token", X: timeAxis,
+	latency := &figure{Kind: drawnLines, Title: "Time from one generated token of a sequence to the next", X: timeAxis,
 		Y: axis{Name: "time per token", Unit: "s"}}
 	for _, lane := range over.Tokens.All {
 		of := &curve{Name: lane.Name}
 		for _, t := range lane.All {
-			if t.Busy > 0 {
-				of.X, of.Y = append(of.X, over.seconds(t.End)), append(of.Y, float64(t.Busy)/float64(t.N)/1e9)
+			if t.After > 0 {
+				of.X, of.Y = append(of.X, over.seconds(t.End)), append(of.Y, float64(t.AfterNS)/float64(t.After)/1e9)
 				of.Text = append(of.Text, t.Kind)
 			}
 		}
