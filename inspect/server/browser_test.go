@@ -153,6 +153,15 @@ func TestPageInBrowser(t *testing.T) {
 		t.Errorf("the page reports %s", errors)
 	}
 	p.look(t, "sealed", "#run="+p.id)
+	p.Eval(`location.hash = "#run=nosuch"`, nil) // nothing of the run before is below another one's name
+	p.Until(`by("problem").textContent.includes("there is no run")`)
+	var left int
+	if p.Eval(`document.querySelectorAll("article:not([hidden]), #report:not([hidden])").length`, &left); left > 0 {
+		t.Errorf("%d figures of another run", left)
+	}
+	p.Errors()
+	p.Eval(`location.hash = "#run=`+p.id+`"`, nil)
+	p.Until(`by("state").textContent === "sealed" && by("problem").textContent === ""`)
 	p.Eval(`draw({run: "r", state: "sealed", losses: [], unread_bytes: 5 << 20})`, nil) // a long log is read in steps
 	p.Until(`by("about").textContent.includes("5.00 MiB of the log are not read yet")`)
 	p.Eval(`by("report").click()`, nil)

@@ -106,7 +106,9 @@ async function follow() {
     snapshot = undefined;
     show("run", run);
     show("state", "…");
+    by("state").className = "badge";
     show("about", "");
+    for (const e of document.querySelectorAll("article, #report, #level")) e.hidden = true;
     drawEvents([]);
   }
   const query = "?run=" + encodeURIComponent(run);
