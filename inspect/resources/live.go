@@ -305,7 +305,8 @@ func (l *Live) Snapshot(now time.Time) *Snapshot {
 		s.PID, s.Level = a.PID, cmp.Or(a.Level, s.Level)
 		s.Captured = &CapturedNow{a.Packets, a.Stored, a.Losses}
 	}
-	s.Missing = s.missing(len(r.Caches) > 0)
+	followed := l.metadata != nil && slices.Contains(l.metadata.Recorders(), "kv")
+	s.Missing = s.missing(followed || len(r.Caches) > 0)
 	return s
 }
 
@@ -339,7 +340,8 @@ func (l *Live) caches(r *Report) (cacheNows []CacheNow) {
 	return cacheNows
 }
 
-// missing lists what the snapshot lacks, other than how full caches are of which only a part was recorded.
+// missing lists what the snapshot lacks, other than how full caches are that were recorded: by events, of a part of
+// them, or as lives of blocks.
 func (s *Snapshot) missing(caches bool) (notRecorded []Missing) {
 	add := func(absent bool, what, how string) {
 		if absent {

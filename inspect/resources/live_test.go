@@ -156,6 +156,22 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
+// TestLiveLacksNoCells: a run with --tap-kv is not said to lack it where nobody follows the cells any more.
+func TestLiveLacksNoCells(t *testing.T) {
+	for recorder, lacks := range map[string]bool{"requests": true, "kv": false} {
+		dir := t.TempDir()
+		text := `{"config":{"recorders":["` + recorder + `"]}}`
+		if err := os.WriteFile(filepath.Join(dir, rundir.MetadataName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := following(t, dir)
+		s := l.Snapshot(time.Now())
+		if got := slices.Contains(s.Missing, Missing{"KV cells", "--tap-kv"}); got != lacks {
+			t.Errorf("with %s: %+v", recorder, s.Missing)
+		}
+	}
+}
+
 // TestLiveIsSealed follows a run from before its first event to its seal, and asks its collector.
 func TestLiveIsSealed(t *testing.T) {
 	d, err := rundir.Create(t.TempDir(), "m", time.Now())
