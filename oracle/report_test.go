@@ -208,6 +208,7 @@ func TestReportPage(t *testing.T) {
 	data, _, _ = strings.Cut(data, "</script>")
 	var charts []struct {
 		Kind, Title   string
+		Note          string
 		Rows, Columns []string
 		Series        []struct {
 			Name    string
@@ -252,6 +253,9 @@ func TestReportPage(t *testing.T) {
 	got, titles := map[string]float64{}, map[string]bool{}
 	for _, c := range charts {
 		titles[c.Title] = true
+		if strings.HasPrefix(c.Title, "Cells in use") && !strings.HasPrefix(c.Note, "Each value is the mean of ") {
+			t.Errorf("%s: %q", c.Title, c.Note)
+		}
 		for _, s := range c.Series {
 			for i := range s.W {
 				if strings.HasPrefix(c.Title, "Executions") && s.Name != "page fault" && s.Name != "generated token" {

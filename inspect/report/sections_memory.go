@@ -56,6 +56,7 @@ func kvSection(ctx context.Context, r *Run, over *tracks) (*section, error) {
 				Y: values{float64(c.Total), float64(c.Total)}})
 		}
 		if n > 0 && at.X[0]-at.X[0] == 0 {
+			chart.Note = fmt.Sprintf("Each value is the mean of %s.", present.Seconds(r.KV.Seconds/float64(n)))
 			s.Charts = append(s.Charts, chart)
 		}
 	}
