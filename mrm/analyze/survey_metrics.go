@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 
 	"github.com/llamatap/llamatap/inspect/memory"
 	"github.com/llamatap/llamatap/memtrace"
@@ -70,30 +69,28 @@ func (s *survey) writeMetrics(w io.Writer, t memtrace.Thresholds) error {
 	}
 	for _, group := range byType(s.subjects()) {
 		kind := group[0].Type
-		row := make([]string, len(memory.MetricsColumns))
+		row := make([]any, len(memory.MetricsColumns))
 		whole := mergeSubjects(group)
 		l := whole.labels(t)
-		row[0], row[1], row[2] = kind.String(), strconv.Itoa(l.Regions), strconv.FormatUint(l.Bytes, 10)
-		row[9], row[10] = strconv.FormatInt(used[kind][0], 10), strconv.FormatInt(used[kind][1], 10)
-		if l.WriteOnce != nil {
-			row[3] = table.Cell(*l.WriteOnce)
-		}
+		row[0], row[1], row[2] = kind.String(), l.Regions, l.Bytes
+		row[9], row[10] = used[kind][0], used[kind][1]
+		row[3] = l.WriteOnce
 		var read float64
 		for i := range group {
 			read += float64(group[i].BytesRead)
 		}
 		if s.seconds() > 0 && l.Bytes > 0 && kind == memtrace.Weight { // other memory did not live all the time
-			row[8] = table.Cell(read / float64(l.Bytes) / s.seconds())
+			row[8] = read / float64(l.Bytes) / s.seconds()
 		}
 		if l.Lives > 0 {
 			lives := livesByType(group)[0].Survival
 			for i, p := range []float64{0.5, 0.9, 0.99, 1} {
 				v, _ := lives.Quantile(p)
-				row[4+i] = table.Cell(float64(v) / 1e9)
+				row[4+i] = float64(v) / 1e9
 			}
-			row[15], row[16] = l.Label, table.Cell(*l.CensoredShare)
+			row[15], row[16] = l.Label, l.CensoredShare
 		}
-		out.Write(row...)
+		out.Row(row...)
 	}
 	return out.Close()
 }

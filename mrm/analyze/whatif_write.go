@@ -34,29 +34,24 @@ var rowHeader = []string{
 	"energy_per_token_j_high", "verdict",
 }
 
-// pair writes bounds into two fields.
-func pair(b *Bounds) []string {
+// pair is bounds in two fields.
+func pair(b *Bounds) []any {
 	if b == nil {
-		return []string{"", ""}
+		return []any{nil, nil}
 	}
-	return []string{table.Cell(&b.Low), table.Cell(&b.High)}
+	return []any{b.Low, b.High}
 }
 
-func (r *Row) fields() []string {
-	region := ""
-	if r.Region != nil {
-		region = strconv.FormatInt(*r.Region, 10)
-	}
-	fields := []string{r.Type, region, r.Name, strconv.Itoa(r.Regions), r.Class, table.Cell(&r.Bytes),
-		table.Cell(&r.ReadPerDay), table.Cell(&r.WrittenPerDay)}
+func (r *Row) fields() []any {
+	fields := []any{r.Type, r.Region, r.Name, r.Regions, r.Class, r.Bytes, r.ReadPerDay, r.WrittenPerDay}
 	for _, b := range []*Bounds{&r.Refreshes, &r.RefreshedPerDay, &r.WritesPerCell, (*Bounds)(r.Lifetime)} {
 		fields = append(fields, pair(b)...)
 	}
-	fields = append(fields, table.Cell(r.Energy.Read), table.Cell(r.Energy.Write))
+	fields = append(fields, r.Energy.Read, r.Energy.Write)
 	for _, b := range []*Bounds{r.Energy.Refresh, r.Energy.Total, r.EnergyPerToken} {
 		fields = append(fields, pair(b)...)
 	}
-	return append(fields, string(r.Verdict))
+	return append(fields, r.Verdict)
 }
 
 // WriteCSV writes the rows, those of types before those of regions.
@@ -64,7 +59,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	out := table.NewCSV(w, rowHeader...)
 	for _, rows := range [][]Row{r.Types, r.Regions} {
 		for i := range rows {
-			out.Write(rows[i].fields()...)
+			out.Row(rows[i].fields()...)
 		}
 	}
 	return out.Close()
@@ -75,7 +70,7 @@ func (r *Report) writeSensitivityCSV(w io.Writer) error {
 	out := table.NewCSV(w, append([]string{"parameter", "factor", "value"}, rowHeader...)...)
 	for i := range r.Sensitivity {
 		s := &r.Sensitivity[i]
-		out.Write(append([]string{s.Parameter, table.Cell(s.Factor), table.Cell(s.Value)}, s.Row.fields()...)...)
+		out.Row(append([]any{s.Parameter, s.Factor, s.Value}, s.Row.fields()...)...)
 	}
 	return out.Close()
 }

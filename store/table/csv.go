@@ -32,9 +32,6 @@ func (c *CSV) Row(values ...any) {
 	c.out.Write(c.cells)
 }
 
-// Write writes a row of texts.
-func (c *CSV) Write(cells ...string) { c.out.Write(cells) }
-
 // Close writes what is buffered, and returns the first error of writing. It does not close the writer after it.
 func (c *CSV) Close() error {
 	c.out.Flush()
