@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -112,11 +111,7 @@ func (r *reader) read(ctx context.Context, tokens []llama.Token, points []ggmlho
 		return nil, fmt.Errorf("%s has none of the points: 'llamatap inspect MODEL --points' lists them",
 			r.options.Model)
 	}
-	sites := make([]llama.WatchSite, 0, len(cut.sites))
-	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {
-		sites = append(sites, *cut.sites[node])
-	}
-	if err := r.decode(tokens, sites); err != nil {
+	if err := r.decode(tokens, cut.list()); err != nil {
 		return nil, err
 	}
 	all := &reading{logits: make([][]float32, n), rows: map[ggmlhooks.PointRef][][]float32{}}

@@ -1,9 +1,9 @@
 package intervene
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
+	"maps"
+	"slices"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/ggmlhooks"
@@ -19,7 +19,7 @@ type cuts struct {
 // find is where a site of a sequence lies. There is no run where the graph has no row of the token: it was computed
 // before, or nothing reads it.
 func (c *cuts) find(sequence int, s Site) (*place, []run, error) {
-	p := c.places[ggmlhooks.PointRef{Point: s.Point, Layer: s.Layer}]
+	p := c.places[s.ref()]
 	if p == nil || s.Head != AllHeads && s.Head >= p.heads {
 		return nil, nil, fmt.Errorf("the model has no %s that can be changed: 'llamatap inspect MODEL --points' lists "+
 			"the points", s)
@@ -39,6 +39,15 @@ func (c *cuts) site(node int) *llama.WatchSite {
 		c.sites[node] = s
 	}
 	return s
+}
+
+// list returns the cuts in the order of the nodes.
+func (c *cuts) list() []llama.WatchSite {
+	list := make([]llama.WatchSite, 0, len(c.sites))
+	for _, node := range slices.Sorted(maps.Keys(c.sites)) {
+		list = append(list, *c.sites[node])
+	}
+	return list
 }
 
 // edit adds an edit of a sequence.
@@ -95,7 +104,7 @@ func (c *cuts) value(sequence int, s Site) []float32 {
 	var values []float32
 	for _, r := range runs {
 		for read := c.sites[p.node].Read[r.at:][:valueBytes*r.n]; len(read) > 0; read = read[valueBytes:] {
-			values = append(values, math.Float32frombits(binary.LittleEndian.Uint32(read)))
+			values = append(values, float32At(read))
 		}
 	}
 	return values

@@ -369,11 +369,7 @@ func (e *Engine) decode(start int, numbers []int, trials []Trial, o *RunOptions,
 	if err := e.fill(s, start); err != nil {
 		return err
 	}
-	sites := make([]llama.WatchSite, 0, len(cut.sites))
-	for _, node := range slices.Sorted(maps.Keys(cut.sites)) {
-		sites = append(sites, *cut.sites[node])
-	}
-	if err := e.x.DecodeWatched(e.batch, sites); err != nil {
+	if err := e.x.DecodeWatched(e.batch, cut.list()); err != nil {
 		return err
 	}
 	logits := func(sequence int) []float32 {

@@ -37,6 +37,11 @@ func (m *metric) evaluate(logits, control []float32) float64 {
 	return max(sum, 0)
 }
 
+// effect returns how far the metric of logits is from that of the control.
+func (m *metric) effect(logits, control []float32) float64 {
+	return m.evaluate(logits, control) - m.evaluate(control, control)
+}
+
 // logSum is the logarithm of the sum of exponentials.
 func logSum(logits []float32) float64 {
 	most, sum := math.Inf(-1), 0.0

@@ -124,8 +124,7 @@ func (s *sweeper) pathsOf(ctx context.Context, p *pairRun, nodes []Effect, links
 	var targets []Trial
 	err := s.engine.Run(ctx, p.base, sources, RunOptions{Base: hold, Observe: observe}, func(r *Result) error {
 		from := r.Trial
-		link(links, from, output).Weight.add(p.metric.evaluate(r.Logits, r.Control) - p.metric.evaluate(r.Control,
-			r.Control))
+		link(links, from, output).Weight.add(p.metric.effect(r.Logits, r.Control))
 		for to := range nodes {
 			site := nodes[to].sites[0]
 			moved, own, changed := r.Value(site), slices.Clone(s.part(site, p.own[site.row()])), false
@@ -148,7 +147,7 @@ func (s *sweeper) pathsOf(ctx context.Context, p *pairRun, nodes []Effect, links
 	return s.engine.Run(ctx, p.base, targets, RunOptions{}, func(r *Result) error {
 		edge, site := arrived[r.Trial], targets[r.Trial][0].Site
 		l := link(links, edge[0], edge[1])
-		l.Weight.add(p.metric.evaluate(r.Logits, r.Control) - p.metric.evaluate(r.Control, r.Control))
+		l.Weight.add(p.metric.effect(r.Logits, r.Control))
 		own, target := s.part(site, p.own[site.row()]), s.part(site, p.target[site.row()])
 		l.shares.add(share(targets[r.Trial][0].Values, own, target))
 		s.step()

@@ -2,13 +2,13 @@ package intervene
 
 import (
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
 
 	"github.com/llamatap/llamatap/cgo/llama"
 	"github.com/llamatap/llamatap/internal/present"
+	"github.com/llamatap/llamatap/store/table"
 )
 
 // Effect is what an intervention did to the metric. Fields that it has several of are absent.
@@ -133,23 +133,14 @@ func (r *Report) token(at *int) string {
 
 // WriteCSV writes all effects.
 func (r *Report) WriteCSV(out io.Writer) error {
-	w := csv.NewWriter(out)
-	w.Write([]string{"point", "layer", "token", "text", "head", "n", "effect", "low", "high"})
-	limit := func(x *float64) string {
-		if x == nil {
-			return ""
-		}
-		return strconv.FormatFloat(*x, 'g', -1, 64)
-	}
+	w := table.NewCSV(out, "point", "layer", "token", "text", "head", "n", "effect", "low", "high")
 	for i := range r.Effects {
 		f := &r.Effects[i]
 		text := ""
 		if f.Token != nil {
 			text = r.Tokens[*f.Token]
 		}
-		w.Write([]string{f.Point, number(f.Layer), number(f.Token), text, number(f.Head), strconv.Itoa(f.Effect.N),
-			limit(&f.Effect.Mean), limit(f.Effect.Low), limit(f.Effect.High)})
+		w.Row(f.Point, f.Layer, f.Token, text, f.Head, f.Effect.N, f.Effect.Mean, f.Effect.Low, f.Effect.High)
 	}
-	w.Flush()
-	return w.Error()
+	return w.Close()
 }

@@ -20,12 +20,15 @@ type Site struct {
 
 // String writes a site as mlp_out.3@5, or z.3.h2@5 for a head.
 func (s Site) String() string {
-	name := ggmlhooks.PointRef{Point: s.Point, Layer: s.Layer}.String()
+	name := s.ref().String()
 	if s.Head != AllHeads {
 		name += fmt.Sprintf(".h%d", s.Head)
 	}
 	return fmt.Sprintf("%s@%d", name, s.Token)
 }
+
+// ref is the point of the site.
+func (s Site) ref() ggmlhooks.PointRef { return ggmlhooks.PointRef{Point: s.Point, Layer: s.Layer} }
 
 // row is the site with all heads.
 func (s Site) row() Site {

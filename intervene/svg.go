@@ -91,7 +91,7 @@ func (d *drawing) arrange() {
 			most[len(d.Tokens)-1] = max(most[len(d.Tokens)-1], 1)
 			continue
 		}
-		row := ggmlhooks.PointRef{Point: n.Site.Point, Layer: n.Site.Layer}
+		row := n.Site.ref()
 		if cells[row] == nil {
 			cells[row] = map[int][]string{}
 			d.rows = append(d.rows, row)

@@ -293,7 +293,7 @@ func (s *sweeper) measure(ctx context.Context, p *pairRun) error {
 		trials = append(trials, own[token])
 	}
 	err = s.engine.Run(ctx, p.base, trials, RunOptions{}, func(r *Result) error {
-		x := p.metric.evaluate(r.Logits, r.Control) - p.metric.evaluate(r.Control, r.Control)
+		x := p.metric.effect(r.Logits, r.Control)
 		if math.IsNaN(x) {
 			return fmt.Errorf("the metric %s of an intervention is not a number: the logits are not finite: check the "+
 				"model, or use another action", s.Metric)

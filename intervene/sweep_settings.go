@@ -90,18 +90,16 @@ func (s *Sweep) effect(site Site) (f Effect, key string) {
 
 // positions are the tokens that are changed.
 func (s *Sweep) positions(n int) (list []int, err error) {
-	for i := range n {
-		list = append(list, i)
-	}
 	if len(s.Tokens) == 0 {
+		for i := range n {
+			list = append(list, i)
+		}
 		return list, nil
 	}
-	list = list[:0]
 	for _, at := range s.Tokens {
 		if at < -n || at >= n {
 			return nil, fmt.Errorf("the prompt has %d tokens: there is no token %d: give positions from %d to %d", n,
-				at, -n,
-				n-1)
+				at, -n, n-1)
 		}
 		if at < 0 {
 			at += n

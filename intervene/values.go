@@ -45,7 +45,7 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 					"tokens with this model and --tap-points %s", len(target), row, len(own), len(p.base), row.Point)
 			}
 		case s.Action == "mean":
-			ref := ggmlhooks.PointRef{Point: row.Point, Layer: row.Layer}
+			ref := row.ref()
 			mean := s.means[ref]
 			if len(mean) > 0 && len(mean) != len(own) {
 				return nil, nil, unequal(ref, len(mean), len(own))
@@ -93,7 +93,7 @@ func (s *sweeper) average(ctx context.Context, pairs []*pairRun) error {
 			return err
 		}
 		for row, value := range values {
-			ref := ggmlhooks.PointRef{Point: row.Point, Layer: row.Layer}
+			ref := row.ref()
 			if s.means[ref] == nil {
 				s.means[ref] = make([]float64, len(value))
 			}
@@ -125,7 +125,7 @@ func (s *sweeper) part(site Site, row []float32) []float32 {
 	if site.Head == AllHeads || row == nil {
 		return row
 	}
-	width := len(row) / s.heads[ggmlhooks.PointRef{Point: site.Point, Layer: site.Layer}]
+	width := len(row) / s.heads[site.ref()]
 	return row[site.Head*width:][:width]
 }
 

@@ -21,7 +21,7 @@ func (r *Report) label(n *Node) string {
 		return fmt.Sprintf("%s of %q", r.Metric, r.Answer)
 	}
 	s := *n.Site
-	name := ggmlhooks.PointRef{Point: s.Point, Layer: s.Layer}.String()
+	name := s.ref().String()
 	if s.Head != AllHeads {
 		name += fmt.Sprintf(" head %d", s.Head)
 	}
