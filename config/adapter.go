@@ -43,36 +43,32 @@ func defaultRope() Rope {
 var ropeScalings = []string{"none", "linear", "yarn"}
 
 func ropeOptions() []llamaOption {
-	yarn := func(key, env, help string, field func(*Run) *float32) llamaOption {
-		return llamaOption{key: key, names: []string{key}, form: "N", env: env, byDef: "-1.00", help: help,
-			set: number32(field, math.Inf(-1), math.Inf(1))}
+	yarn := func(flag, env, help string, field func(*Run) *float32) llamaOption {
+		return llamaOption{flag: flag, env: env, byDef: "-1.00", help: help, set: anyNumber(field)}
 	}
 	return []llamaOption{
-		{section: "positions beyond what the model was trained for", key: "rope-scaling",
-			names: []string{"rope-scaling"}, form: "none|linear|yarn",
+		{section: "positions beyond what the model was trained for", flag: "--rope-scaling none|linear|yarn",
 			env: "LLAMA_ARG_ROPE_SCALING_TYPE", help: "how RoPE frequencies are scaled; without it as the model says",
 			set: word(func(r *Run) *string { return &r.RopeScaling }, ropeScalings)},
-		{key: "rope-scale", names: []string{"rope-scale"}, form: "N", env: "LLAMA_ARG_ROPE_SCALE",
-			help: "stretch the context by this factor", set: setRopeScale},
-		{key: "rope-freq-base", names: []string{"rope-freq-base"}, form: "N", env: "LLAMA_ARG_ROPE_FREQ_BASE",
-			byDef: "0",
-			help:  "base of the frequencies; 0: the model's",
-			set:   number32(func(r *Run) *float32 { return &r.RopeFreqBase }, 0, math.Inf(1))},
-		{key: "rope-freq-scale", names: []string{"rope-freq-scale"}, form: "N", env: "LLAMA_ARG_ROPE_FREQ_SCALE",
-			byDef: "0",
-			help:  "factor of the frequencies, 1/N of --rope-scale N; 0: the model's",
-			set:   number32(func(r *Run) *float32 { return &r.RopeFreqScale }, 0, math.Inf(1))},
-		{key: "yarn-orig-ctx", names: []string{"yarn-orig-ctx"}, form: "N", env: "LLAMA_ARG_YARN_ORIG_CTX", byDef: "0",
+		{flag: "--rope-scale N", env: "LLAMA_ARG_ROPE_SCALE", help: "stretch the context by this factor",
+			set: setRopeScale},
+		{flag: "--rope-freq-base N", env: "LLAMA_ARG_ROPE_FREQ_BASE", byDef: "0",
+			help: "base of the frequencies; 0: the model's",
+			set:  number32(func(r *Run) *float32 { return &r.RopeFreqBase }, 0, math.Inf(1))},
+		{flag: "--rope-freq-scale N", env: "LLAMA_ARG_ROPE_FREQ_SCALE", byDef: "0",
+			help: "factor of the frequencies, 1/N of --rope-scale N; 0: the model's",
+			set:  number32(func(r *Run) *float32 { return &r.RopeFreqScale }, 0, math.Inf(1))},
+		{flag: "--yarn-orig-ctx N", env: "LLAMA_ARG_YARN_ORIG_CTX", byDef: "0",
 			help: "YaRN: tokens that the model was trained for; 0: as it says",
 			set: integer(func(r *Run) *int { return &r.YarnOrigContext }, 0,
 				"0 for the model's own, or a number of tokens")},
-		yarn("yarn-ext-factor", "LLAMA_ARG_YARN_EXT_FACTOR", "YaRN: share of extrapolation; 0: all interpolated",
+		yarn("--yarn-ext-factor N", "LLAMA_ARG_YARN_EXT_FACTOR", "YaRN: share of extrapolation; 0: all interpolated",
 			func(r *Run) *float32 { return &r.YarnExtFactor }),
-		yarn("yarn-attn-factor", "LLAMA_ARG_YARN_ATTN_FACTOR", "YaRN: factor of attention",
+		yarn("--yarn-attn-factor N", "LLAMA_ARG_YARN_ATTN_FACTOR", "YaRN: factor of attention",
 			func(r *Run) *float32 { return &r.YarnAttnFactor }),
-		yarn("yarn-beta-slow", "LLAMA_ARG_YARN_BETA_SLOW", "YaRN: high correction dimension, alpha",
+		yarn("--yarn-beta-slow N", "LLAMA_ARG_YARN_BETA_SLOW", "YaRN: high correction dimension, alpha",
 			func(r *Run) *float32 { return &r.YarnBetaSlow }),
-		yarn("yarn-beta-fast", "LLAMA_ARG_YARN_BETA_FAST", "YaRN: low correction dimension, beta",
+		yarn("--yarn-beta-fast N", "LLAMA_ARG_YARN_BETA_FAST", "YaRN: low correction dimension, beta",
 			func(r *Run) *float32 { return &r.YarnBetaFast }),
 	}
 }
@@ -81,17 +77,16 @@ func adapterOptions() []llamaOption {
 	loras := func(r *Run) *[]ScaledFile { return &r.Loras }
 	vectors := func(r *Run) *[]ScaledFile { return &r.ControlVectors }
 	return []llamaOption{
-		{section: "adapters", key: "lora", names: []string{"lora"}, form: "FNAME,..",
-			help: "GGUF files of LoRA adapters; may be given several times", set: addFiles(loras)},
-		{key: "lora-scaled", names: []string{"lora-scaled"}, form: "FNAME:SCALE,..",
-			help: "LoRA adapters, each with a factor of its effect", set: addScaledFiles(loras)},
-		{key: "control-vector", names: []string{"control-vector"}, form: "FNAME,..",
+		{section: "adapters", flag: "--lora FNAME,..", help: "GGUF files of LoRA adapters; may be given several times",
+			set: addFiles(loras)},
+		{flag: "--lora-scaled FNAME:SCALE,..", help: "LoRA adapters, each with a factor of its effect",
+			set: addScaledFiles(loras)},
+		{flag: "--control-vector FNAME,..",
 			help: "GGUF files of control vectors, added to the residual stream; may be given several times",
 			set:  addFiles(vectors)},
-		{key: "control-vector-scaled", names: []string{"control-vector-scaled"}, form: "FNAME:SCALE,..",
-			help: "control vectors, each with a factor of its effect", set: addScaledFiles(vectors)},
-		{key: "control-vector-layer-range", names: []string{"control-vector-layer-range"}, form: "START END",
-			pair: true,
+		{flag: "--control-vector-scaled FNAME:SCALE,..", help: "control vectors, each with a factor of its effect",
+			set: addScaledFiles(vectors)},
+		{flag: "--control-vector-layer-range START END", pair: true,
 			help: "layers that the control vectors act on, both included and counted from 1; without it all",
 			set:  setControlRange},
 	}

@@ -23,27 +23,26 @@ var (
 
 func embeddingsOptions() []llamaOption {
 	return []llamaOption{
-		{section: "embeddings", key: "embeddings", names: []string{"embeddings", "embedding"}, own: true,
+		{section: "embeddings", flag: "--embeddings, --embedding", own: true,
 			help: "compute embeddings of the prompt's lines, as llama-embedding does, in place of text",
 			set:  boolean(func(r *Run) *bool { return &r.Embeddings.Embeddings })},
-		{key: "pooling", names: []string{"pooling"}, form: "TYPE", env: "LLAMA_ARG_POOLING", own: true,
+		{flag: "--pooling TYPE", env: "LLAMA_ARG_POOLING", own: true,
 			help: "what one embedding of a text is: none (one per token), mean, cls, last, or rank: scores; without " +
 				"it as the model says",
 			set: word(func(r *Run) *string { return &r.Pooling }, poolings)},
-		{key: "attention", names: []string{"attention"}, form: "TYPE", own: true,
+		{flag: "--attention TYPE", own: true,
 			help: "causal or non-causal; without it as the model says; with causal, a text may be longer than -ub",
 			set:  word(func(r *Run) *string { return &r.Attention }, []string{"causal", "non-causal"})},
-		{key: "embd-normalize", names: []string{"embd-normalize"}, form: "N", byDef: "2", own: true,
+		{flag: "--embd-normalize N", byDef: "2", own: true,
 			help: "-1: as computed, 0: to 16-bit integers, 1: taxicab, 2: euclidean, above 2: p-norm",
 			set:  integer(func(r *Run) *int { return &r.EmbdNormalize }, -1, "-1 for none, or the number of a norm")},
-		{key: "embd-output-format", names: []string{"embd-output-format"}, form: "FORMAT", own: true,
+		{flag: "--embd-output-format FORMAT", own: true,
 			help: "array, json (OpenAI's), json+ (with similarities), raw (a line per embedding); without it for " +
 				"people",
 			set: setEmbeddingFormat},
-		{key: "embd-separator", names: []string{"embd-separator"}, form: "STRING", own: true,
-			help: "what separates texts, in place of a newline",
-			set:  setSeparator(func(r *Run) *string { return &r.EmbdSeparator })},
-		{key: "cls-separator", names: []string{"cls-separator"}, form: "STRING", own: true,
+		{flag: "--embd-separator STRING", own: true, help: "what separates texts, in place of a newline",
+			set: setSeparator(func(r *Run) *string { return &r.EmbdSeparator })},
+		{flag: "--cls-separator STRING", own: true,
 			help: "what parts query and document of a text, with --pooling rank, in place of a tab",
 			set:  setSeparator(func(r *Run) *string { return &r.ClsSeparator })},
 	}

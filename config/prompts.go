@@ -22,34 +22,32 @@ func (r *Run) Packs() bool { return r.PromptsFile != "" && r.Predict == 0 && r.P
 
 func promptsOptions() []llamaOption {
 	return []llamaOption{
-		{section: "many prompts", key: "prompts", names: []string{"prompts"}, form: "FNAME", own: true,
+		{section: "many prompts", flag: "--prompts FNAME", own: true,
 			help: `JSON lines {"id","prompt" or "messages","n_predict","seed",..} with settings by llama-server's ` +
 				`names; - is stdin`,
 			set: file(func(r *Run) *string { return &r.PromptsFile },
 				"a file with one JSON object per line, or - for stdin")},
-		{key: "results", names: []string{"results"}, form: "FNAME", own: true, byDef: "stdout",
+		{flag: "--results FNAME", own: true, byDef: "stdout",
 			help: "file for the results, one JSON object per line, in the order of the prompts; - is stdout",
 			set:  setResults},
-		{key: "parallel", names: []string{"np", "parallel"}, form: "N", own: true,
-			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 as " +
-				"many as fill a micro-batch)",
+		{flag: "-np, --parallel N", own: true,
+			help: "prompts that are decoded at a time, in sequences that share the context (default: 1; with -n 0 " +
+				"as many as fill a micro-batch)",
 			set: integer(func(r *Run) *int { return &r.Parallel }, 1, "a number of sequences, at least 1")},
-		{key: "logprobs", names: []string{"logprobs"}, form: "K", own: true, byDef: "0",
+		{flag: "--logprobs K", own: true, byDef: "0",
 			help: "write the log-probability of each token, and the K likeliest ones",
 			set:  integer(func(r *Run) *int { return &r.TopLogprobs }, 0, "a number of tokens, or 0 for none")},
-		{key: "all-logits", names: []string{"all-logits"}, own: true,
+		{flag: "--all-logits", own: true,
 			help: "compute the last layer and the logits of every token of a prompt, not of the last one alone",
 			set:  boolean(func(r *Run) *bool { return &r.AllLogits })},
-		{key: "all-rows", names: []string{"all-rows"}, own: true,
+		{flag: "--all-rows", own: true,
 			help: "compute the last layer of every token of a prompt, and no logits; with -n 0 and a recording",
 			set:  boolean(func(r *Run) *bool { return &r.AllRows })},
-		{key: "stop-on-error", names: []string{"stop-on-error"}, own: true,
-			help: "start no prompt after a line that fails",
-			set:  boolean(func(r *Run) *bool { return &r.StopOnError })},
-		{key: "chat-template", names: []string{"chat-template"}, form: "JINJA_TEMPLATE", env: "LLAMA_ARG_CHAT_TEMPLATE",
-			byDef: "the model's own",
-			help: `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by ` +
-				`its marks`,
+		{flag: "--stop-on-error", own: true, help: "start no prompt after a line that fails",
+			set: boolean(func(r *Run) *bool { return &r.StopOnError })},
+		{flag: "--chat-template JINJA_TEMPLATE", env: "LLAMA_ARG_CHAT_TEMPLATE", byDef: "the model's own",
+			help: `template for "messages": a name such as chatml, or a text that llama.cpp's library knows by its ` +
+				`marks`,
 			set: func(r *Run, s string) error { r.ChatTemplate = s; return nil }},
 	}
 }

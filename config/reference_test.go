@@ -4,8 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 //go:generate go test -run TestGolden -update .
@@ -151,25 +154,28 @@ of each:
 func runReference() string {
 	var b strings.Builder
 	b.WriteString(runReferenceHead)
+	var flags cli.Flags
+	NewRun().Define(&flags)
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
 		if o.section != "" {
 			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n",
 				strings.ToUpper(o.section[:1])+o.section[1:])
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(o.spellings()), code(o.env), code(o.byDef), cell(o.help))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(spellings(flags.List[i])), code(o.env), code(o.byDef),
+			cell(o.help))
 	}
 	return b.String()
 }
 
-// spellings are the names of an option, each as code, and its value after the last.
-func (o *llamaOption) spellings() string {
+// spellings are the names of a flag, each as code, and its value after the last.
+func spellings(f *cli.Flag) string {
 	var names []string
-	for _, name := range append(append([]string(nil), o.names...), o.negative...) {
-		names = append(names, code(dashed(name)))
+	for _, name := range slices.Concat(f.Names, f.Off) {
+		names = append(names, code(name))
 	}
-	if o.form != "" {
-		names[len(names)-1] += " " + code(o.form)
+	if f.Value != "" {
+		names[len(names)-1] += " " + code(f.Value)
 	}
 	return strings.Join(names, ", ")
 }

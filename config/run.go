@@ -199,20 +199,14 @@ func (r *Run) Define(f *cli.Flags) {
 		if o.section != "" {
 			group = strings.ToUpper(o.section[:1]) + o.section[1:]
 		}
-		flag := &cli.Flag{
-			Value: o.form, Pair: o.pair, Default: o.byDef, Help: o.help, Env: o.env, Group: group, More: !usual[o.key],
-			Set: func(value string) error { return r.set(o, value) },
+		flag := f.Add(o.flag, func(value string) error { return r.set(o, value) }, o.help)
+		flag.Pair, flag.Default, flag.Env, flag.Group, flag.More = o.pair, o.byDef, o.env, group, !usual[o.key]
+		if o.off != "" {
+			flag.Off = strings.Split(o.off, ", ")
 		}
 		if !flag.More {
 			flag.Group = "Generation"
 		}
-		for _, name := range o.names {
-			flag.Names = append(flag.Names, dashed(name))
-		}
-		for _, name := range o.negative {
-			flag.Off = append(flag.Off, dashed(name))
-		}
-		f.List = append(f.List, flag)
 	}
 }
 
@@ -255,12 +249,4 @@ var usual = map[string]bool{
 	"model": true, "prompt": true, "file": true, "predict": true, "ctx-size": true, "threads": true, "gpu-layers": true,
 	"seed": true, "temp": true,
 	"prompts": true, "results": true,
-}
-
-// dashed is a flag's name as users write it.
-func dashed(name string) string {
-	if len(name) > 1 && !shortNames[name] {
-		return "--" + name
-	}
-	return "-" + name
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,51 +12,52 @@ import (
 
 // llamaOption is one row of the table of the flags that llama.cpp has too.
 type llamaOption struct {
-	section  string   // heading of help that begins here
-	key      string   // its name in Run.Given
-	names    []string // flags, without dashes
-	negative []string // flags that turn a switch off
-	form     string   // the value's form in help; "" for a switch
-	env      string   // llama.cpp's environment variable
-	byDef    string   // the default, as a user would write it
-	help     string
-	set      func(*Run, string) error
-	own      bool // llama-completion has no such flag
-	pair     bool // it takes two values, which set gets with a space between them
+	section string // heading of help that begins here
+	flag    string // names and the form of the value, as help shows them: "-c, --ctx-size N"; see cli.Flags.Add
+	off     string // flags that turn a switch off
+	key     string // its name in Run.Given; "": its first name with two dashes
+	env     string // llama.cpp's environment variable
+	byDef   string // the default, as a user would write it
+	help    string
+	set     func(*Run, string) error
+	own     bool // llama-completion has no such flag
+	pair    bool // it takes two values, which set gets with a space between them
 }
 
-// shortNames are the names that llama.cpp writes after one dash though they have several letters.
-var shortNames = map[string]bool{
-	"ub": true, "tb": true, "ngl": true, "dev": true, "ctk": true, "ctv": true, "fa": true, "lm": true,
-	"jf": true, "bs": true, "np": true, "sp": true, "nr": true,
-}
+var firstLongName = regexp.MustCompile(`--([a-z-]+)`)
 
 // llamaOptions is the table, in the order of help. Names, variables and defaults are llama-completion's (0.7.0),
 // but for --no-mmap and --mlock, which older versions had.
-var llamaOptions = slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(),
-	computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+var llamaOptions = func() []llamaOption {
+	options := slices.Concat(inputOptions(), continueOptions(), promptsOptions(), embeddingsOptions(),
+		computeOptions(), ropeOptions(), adapterOptions(), samplingOptions(), otherOptions())
+	for i := range options {
+		if o := &options[i]; o.key == "" {
+			o.key = firstLongName.FindStringSubmatch(o.flag)[1]
+		}
+	}
+	return options
+}()
 
 func inputOptions() []llamaOption {
 	return []llamaOption{
-		{section: "input and length", key: "model", names: []string{"m", "model"}, form: "FNAME",
-			env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
-			help: "GGUF file of the model", set: file(func(r *Run) *string { return &r.Model },
+		{section: "input and length", flag: "-m, --model FNAME", env: "LLAMA_ARG_MODEL", byDef: "the embedded model",
+			help: "GGUF file of the model",
+			set: file(func(r *Run) *string { return &r.Model },
 				"a GGUF file, or leave the flag out for the embedded model")},
-		{key: "prompt", names: []string{"p", "prompt"}, form: "PROMPT", help: "text to continue",
+		{flag: "-p, --prompt PROMPT", help: "text to continue",
 			set: func(r *Run, s string) error { r.Prompt = s; return nil }},
-		{key: "file", names: []string{"f", "file"}, form: "FNAME",
-			help: "file with the text to continue, without its last newline; - is stdin",
-			set:  file(func(r *Run) *string { return &r.PromptFile }, "a file, or - for stdin")},
-		{key: "escape", names: []string{"e", "escape"}, negative: []string{"no-escape"}, byDef: "on",
+		{flag: "-f, --file FNAME", help: "file with the text to continue, without its last newline; - is stdin",
+			set: file(func(r *Run) *string { return &r.PromptFile }, "a file, or - for stdin")},
+		{flag: "-e, --escape", off: "--no-escape", byDef: "on",
 			help: `process escapes in the prompt: \n \r \t \' \" \\ \xHH`,
 			set:  boolean(func(r *Run) *bool { return &r.Escape })},
-		{key: "predict", names: []string{"n", "predict", "n-predict"}, form: "N", env: "LLAMA_ARG_N_PREDICT",
-			byDef: "-1",
+		{flag: "-n, --predict, --n-predict N", env: "LLAMA_ARG_N_PREDICT", byDef: "-1",
 			help: "tokens to generate; -1: until the model ends the text, -2: until the context is full, 0: only " +
 				"decode the prompt",
 			set: integer(func(r *Run) *int { return &r.Predict }, -2,
 				"-1 for no limit, -2 for until the context is full, or a number of tokens")},
-		{key: "ctx-size", names: []string{"c", "ctx-size"}, form: "N", env: "LLAMA_ARG_CTX_SIZE", byDef: "0",
+		{flag: "-c, --ctx-size N", env: "LLAMA_ARG_CTX_SIZE", byDef: "0",
 			help: "length of the context in tokens; 0: what the model was trained for",
 			set: integer(func(r *Run) *int { return &r.Context }, 0,
 				"0 for the model's own length, or a number of tokens")},
@@ -64,23 +66,20 @@ func inputOptions() []llamaOption {
 
 func continueOptions() []llamaOption {
 	return []llamaOption{
-		{key: "reverse-prompt", names: []string{"r", "reverse-prompt"}, form: "PROMPT",
+		{flag: "-r, --reverse-prompt PROMPT",
 			help: "text that ends generation where it comes up; may be given several times", set: addReversePrompt},
-		{key: "special", names: []string{"sp", "special"}, help: "show control tokens in the text",
+		{flag: "-sp, --special", help: "show control tokens in the text",
 			set: boolean(func(r *Run) *bool { return &r.Special })},
-		{key: "context-shift", names: []string{"context-shift"}, negative: []string{"no-context-shift"},
-			env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
+		{flag: "--context-shift", off: "--no-context-shift", env: "LLAMA_ARG_CONTEXT_SHIFT", byDef: "off",
 			help: "where the context is full, forget half of it and continue",
 			set:  boolean(func(r *Run) *bool { return &r.ContextShift })},
-		{key: "keep", names: []string{"keep"}, form: "N", byDef: "0",
-			help: "tokens of the prompt that are not forgotten then; -1: all",
-			set:  integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
-		{key: "prompt-cache", names: []string{"prompt-cache"}, form: "FNAME",
-			help: "file that keeps the state after the prompt, in llama.cpp's format",
-			set:  file(func(r *Run) *string { return &r.PromptCache }, "a file, which need not exist yet")},
-		{key: "prompt-cache-all", names: []string{"prompt-cache-all"}, help: "keep what is generated in it too",
+		{flag: "--keep N", byDef: "0", help: "tokens of the prompt that are not forgotten then; -1: all",
+			set: integer(func(r *Run) *int { return &r.Keep }, -1, "-1 for the whole prompt, or a number of tokens")},
+		{flag: "--prompt-cache FNAME", help: "file that keeps the state after the prompt, in llama.cpp's format",
+			set: file(func(r *Run) *string { return &r.PromptCache }, "a file, which need not exist yet")},
+		{flag: "--prompt-cache-all", help: "keep what is generated in it too",
 			set: boolean(func(r *Run) *bool { return &r.PromptCacheAll })},
-		{key: "prompt-cache-ro", names: []string{"prompt-cache-ro"}, help: "use it, but do not write it",
+		{flag: "--prompt-cache-ro", help: "use it, but do not write it",
 			set: boolean(func(r *Run) *bool { return &r.PromptCacheRO })},
 	}
 }
@@ -95,56 +94,48 @@ func addReversePrompt(r *Run, s string) error {
 
 func computeOptions() []llamaOption {
 	return []llamaOption{
-		{section: "computing", key: "batch-size", names: []string{"b", "batch-size"}, form: "N", env: "LLAMA_ARG_BATCH",
-			byDef: "2048",
-			help:  "most tokens per call of llama_decode",
-			set:   integer(func(r *Run) *int { return &r.Batch }, 1, "a number of tokens, at least 1")},
-		{key: "ubatch-size", names: []string{"ub", "ubatch-size"}, form: "N", env: "LLAMA_ARG_UBATCH", byDef: "512",
-			help: "most tokens per graph", set: integer(func(r *Run) *int { return &r.MicroBatch }, 1,
-				"a number of tokens, at least 1")},
-		{key: "threads", names: []string{"t", "threads"}, form: "N", env: "LLAMA_ARG_THREADS", byDef: "one per core",
-			help: "threads that generate", set: threads(func(r *Run) *int { return &r.Threads })},
-		{key: "threads-batch", names: []string{"tb", "threads-batch"}, form: "N", byDef: "as --threads",
-			help: "threads that decode the prompt", set: threads(func(r *Run) *int { return &r.BatchThreads })},
-		{key: "gpu-layers", names: []string{"ngl", "gpu-layers", "n-gpu-layers"}, form: "N",
-			env: "LLAMA_ARG_N_GPU_LAYERS", byDef: "auto",
+		{section: "computing", flag: "-b, --batch-size N", env: "LLAMA_ARG_BATCH", byDef: "2048",
+			help: "most tokens per call of llama_decode",
+			set:  integer(func(r *Run) *int { return &r.Batch }, 1, "a number of tokens, at least 1")},
+		{flag: "-ub, --ubatch-size N", env: "LLAMA_ARG_UBATCH", byDef: "512", help: "most tokens per graph",
+			set: integer(func(r *Run) *int { return &r.MicroBatch }, 1, "a number of tokens, at least 1")},
+		{flag: "-t, --threads N", env: "LLAMA_ARG_THREADS", byDef: "one per core", help: "threads that generate",
+			set: threads(func(r *Run) *int { return &r.Threads })},
+		{flag: "-tb, --threads-batch N", byDef: "as --threads", help: "threads that decode the prompt",
+			set: threads(func(r *Run) *int { return &r.BatchThreads })},
+		{flag: "-ngl, --gpu-layers, --n-gpu-layers N", env: "LLAMA_ARG_N_GPU_LAYERS", byDef: "auto",
 			help: "layers that devices hold: a number, auto or all", set: setGPULayers},
-		{key: "device", names: []string{"dev", "device"}, form: "DEV1,DEV2,..", env: "LLAMA_ARG_DEVICE", byDef: "all",
+		{flag: "-dev, --device DEV1,DEV2,..", env: "LLAMA_ARG_DEVICE", byDef: "all",
 			help: "devices to use; none: the CPU only", set: setDevices},
-		{key: "rpc", names: []string{"rpc"}, form: "SERVERS", env: "LLAMA_ARG_RPC",
+		{flag: "--rpc SERVERS", env: "LLAMA_ARG_RPC",
 			help: "RPC servers whose devices are used too: host:port,host:port", set: setRPC},
-		{key: "blas", names: []string{"blas"}, own: true,
+		{flag: "--blas", own: true,
 			help: "multiply matrices of 32 rows and more by ggml's BLAS backend; llamatap doctor measures where it " +
 				"is faster",
 			set: boolean(func(r *Run) *bool { return &r.BLAS })},
-		{key: "cache-type-k", names: []string{"ctk", "cache-type-k"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_K",
-			byDef: "f16",
-			help:  "type of the K cache: " + strings.Join(allCacheTypes, ", "),
-			set:   word(func(r *Run) *string { return &r.CacheTypeK }, allCacheTypes)},
-		{key: "cache-type-v", names: []string{"ctv", "cache-type-v"}, form: "TYPE", env: "LLAMA_ARG_CACHE_TYPE_V",
-			byDef: "f16",
-			help:  "type of the V cache, the same ones",
-			set:   word(func(r *Run) *string { return &r.CacheTypeV }, allCacheTypes)},
-		{key: "flash-attn", names: []string{"fa", "flash-attn"}, form: "on|off|auto", env: "LLAMA_ARG_FLASH_ATTN",
-			byDef: "auto",
-			help:  "attention as one fused operation", set: setFlashAttention},
-		{key: "load-mode", names: []string{"lm", "load-mode"}, form: "MODE", env: "LLAMA_ARG_LOAD_MODE", byDef: "auto",
+		{flag: "-ctk, --cache-type-k TYPE", env: "LLAMA_ARG_CACHE_TYPE_K", byDef: "f16",
+			help: "type of the K cache: " + strings.Join(allCacheTypes, ", "),
+			set:  word(func(r *Run) *string { return &r.CacheTypeK }, allCacheTypes)},
+		{flag: "-ctv, --cache-type-v TYPE", env: "LLAMA_ARG_CACHE_TYPE_V", byDef: "f16",
+			help: "type of the V cache, the same ones",
+			set:  word(func(r *Run) *string { return &r.CacheTypeV }, allCacheTypes)},
+		{flag: "-fa, --flash-attn on|off|auto", env: "LLAMA_ARG_FLASH_ATTN", byDef: "auto",
+			help: "attention as one fused operation", set: setFlashAttention},
+		{flag: "-lm, --load-mode MODE", env: "LLAMA_ARG_LOAD_MODE", byDef: "auto",
 			help: "how weights come into memory: " + strings.Join(loadModes, ", "), set: setLoadMode},
-		{key: "load-mode", names: []string{"no-mmap"}, help: "the same as --load-mode none", set: loadSwitch("none")},
-		{key: "load-mode", names: []string{"mlock"}, help: "the same as --load-mode mmap+mlock",
-			set: loadSwitch("mmap+mlock")},
-		{key: "repack", names: []string{"repack"}, negative: []string{"nr", "no-repack"}, env: "LLAMA_ARG_REPACK",
-			byDef: "on",
-			help:  "let the CPU hold weights in an order of its own, which is faster (CPU_REPACK, AMX)",
-			set:   boolean(func(r *Run) *bool { return &r.Repack })},
+		{flag: "--no-mmap", key: "load-mode", help: "the same as --load-mode none", set: loadSwitch("none")},
+		{flag: "--mlock", key: "load-mode", help: "the same as --load-mode mmap+mlock", set: loadSwitch("mmap+mlock")},
+		{flag: "--repack", off: "-nr, --no-repack", env: "LLAMA_ARG_REPACK", byDef: "on",
+			help: "let the CPU hold weights in an order of its own, which is faster (CPU_REPACK, AMX)",
+			set:  boolean(func(r *Run) *bool { return &r.Repack })},
 	}
 }
 
 func otherOptions() []llamaOption {
 	return []llamaOption{
-		{section: "other", key: "warmup", names: []string{"warmup"}, negative: []string{"no-warmup"}, byDef: "on",
+		{section: "other", flag: "--warmup", off: "--no-warmup", byDef: "on",
 			help: "decode an empty text once before the run", set: boolean(func(r *Run) *bool { return &r.Warmup })},
-		{key: "verbose", names: []string{"v", "verbose", "log-verbose"}, help: "show llama.cpp's own log on stderr",
+		{flag: "-v, --verbose, --log-verbose", help: "show llama.cpp's own log on stderr",
 			set: boolean(func(r *Run) *bool { return &r.Verbose })},
 	}
 }

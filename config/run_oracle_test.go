@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/internal/testenv"
 )
 
@@ -44,17 +45,16 @@ func stockOptions(t *testing.T) (options []stockOption) {
 // help.
 func TestRunFlagsAreStock(t *testing.T) {
 	stock := stockOptions(t)
-	older := []string{"no-mmap", "mlock"} // flags that older versions had
+	older := []string{"--no-mmap", "--mlock"} // flags that older versions had
 	defaults := 0
+	var flags cli.Flags
+	NewRun().Define(&flags)
 	for i := range llamaOptions {
 		o := &llamaOptions[i]
-		if o.own || slices.Contains(older, o.names[0]) {
+		if o.own || slices.Contains(older, o.flag) {
 			continue
 		}
-		var names []string
-		for _, name := range slices.Concat(o.names, o.negative) {
-			names = append(names, dashed(name))
-		}
+		names := slices.Concat(flags.List[i].Names, flags.List[i].Off)
 		at := slices.IndexFunc(stock,
 			func(s stockOption) bool { return slices.Contains(stockName.FindAllString(s.names, -1), names[0]) })
 		if at < 0 {

@@ -278,10 +278,10 @@ func TestRunDefaultsInHelp(t *testing.T) {
 		}
 		r := NewRun()
 		if err := o.set(r, value); err != nil {
-			t.Errorf("%s: its default %q: %v", o.names[0], value, err)
+			t.Errorf("%s: its default %q: %v", o.key, value, err)
 		}
 		if !reflect.DeepEqual(r, NewRun()) {
-			t.Errorf("%s: help says that the default is %q, and NewRun says otherwise", o.names[0], o.byDef)
+			t.Errorf("%s: help says that the default is %q, and NewRun says otherwise", o.key, o.byDef)
 		}
 	}
 }
