@@ -123,12 +123,7 @@ func (t *Tap) Recording() bool { return len(t.recorders) > 0 }
 
 // Records reports whether the recorder runs.
 func (t *Tap) Records(r Recorder) bool {
-	for _, running := range t.recorders {
-		if running == r {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(t.recorders, r)
 }
 
 // AttentionAlone reports whether attention maps are all that was asked for: then nothing but what they need is

@@ -14,15 +14,15 @@ const ResumeNewest = "newest"
 
 func checkpointOptions() []option {
 	return []option{
-		{name: "checkpoint-every", form: "N", role: roleModifier, recorder: Activations,
+		{name: "checkpoint-every", form: "N", modifies: Activations,
 			help: "write a checkpoint every N tokens, and at the end, from which 'llamatap run --tap-resume RUNDIR' " +
 				"resumes; what was recorded up to it is synced",
 			field: whole(func(t *Tap) *int { return &t.Checkpoint.Every }, 1, math.MaxInt,
 				"checkpoint interval %q: write a number of tokens above 0")},
-		{name: "checkpoint-path", form: "FILE", role: roleModifier, recorder: Activations,
+		{name: "checkpoint-path", form: "FILE", modifies: Activations,
 			help:  "file of the checkpoint instead of activations.stream.ckpt.json in the run directory",
 			field: plain(func(t *Tap) *string { return &t.Checkpoint.Path })},
-		{name: "checkpoint-state", role: roleModifier, recorder: Activations,
+		{name: "checkpoint-state", modifies: Activations,
 			help: "checkpoints hold llama.cpp's memory too, so that a resumed run recomputes nothing; each costs " +
 				"the time and space of writing it (llamatap run, one prompt)",
 			onOff: func(t *Tap) *bool { return &t.Checkpoint.State }},

@@ -27,18 +27,17 @@ func datasetOptions() []option {
 		return t.Dataset.Seed
 	}
 	return []option{
-		{name: "dataset", form: "DIR", role: roleModifier, recorder: Activations,
-			help: "write the rows of captured tensors into shuffled shards for datasets.load_dataset, " +
-				"in place of the run's stream, as export --to dataset --shuffle-window does",
+		{name: "dataset", form: "DIR", modifies: Activations,
+			help: "write the rows of captured tensors into shuffled shards for datasets.load_dataset, in place of " +
+				"the run's stream, as export --to dataset --shuffle-window does",
 			field: plain(func(t *Tap) *string { return &t.Dataset.Dir })},
-		{name: "dataset-shard-mb", form: "MB", role: roleModifier, recorder: Activations, byDef: "256",
+		{name: "dataset-shard-mb", form: "MB", modifies: Activations, byDef: "256",
 			help:  "size of a shard before compression",
 			field: whole(func(t *Tap) *int64 { return &t.Dataset.ShardMB }, 1, math.MaxInt64, atLeastOne)},
-		{name: "dataset-window", form: "TOKENS", role: roleModifier, recorder: Activations, byDef: "131072",
+		{name: "dataset-window", form: "TOKENS", modifies: Activations, byDef: "131072",
 			help:  "tokens that are shuffled together; their rows wait on the disk beside the shards",
 			field: whole(func(t *Tap) *int64 { return &t.Dataset.Window }, 1, math.MaxInt64, atLeastOne)},
-		{name: "dataset-seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
-			help:  "seed of the shuffle",
+		{name: "dataset-seed", form: "N", modifies: Activations, byDef: "0", help: "seed of the shuffle",
 			field: seed},
 	}
 }

@@ -25,19 +25,17 @@ func hostOptions() []option {
 			help: "record what the kernel does during the run: block (I/O of disks), system (faults, waiting, " +
 				"pressure), waits (faults and reads by file, tensor and token), prof (system calls, network), or all",
 			field: written(func(t *Tap) *[]string { return &t.Host }, parseHost, joined)},
-		{name: "host-interval", form: "DURATION", role: roleModifier, recorder: Host,
-			byDef: defaultHostInterval.String(),
-			help:  "time between two lines of a host collector, such as 200ms",
+		{name: "host-interval", form: "DURATION", modifies: Host, byDef: defaultHostInterval.String(),
+			help: "time between two lines of a host collector, such as 200ms",
 			field: span(func(t *Tap) *time.Duration { return &t.HostInterval }, minHostInterval, math.MaxInt64,
 				"host interval %q: write a time from "+minHostInterval.String()+" on, such as 200ms, 1s or 5s")},
-		{name: "host-details", role: roleModifier, recorder: Host,
-			help:  "with waits: write every single fault too, to host_faults.jsonl",
+		{name: "host-details", modifies: Host, help: "with waits: write every single fault too, to host_faults.jsonl",
 			onOff: func(t *Tap) *bool { return &t.HostDetails }},
 		{name: "hosts", form: "NAME=HOST:PORT[,…]", recorder: Host,
 			help: "record other hosts that take part, where 'llamatap host agent' runs: their clocks and metrics, " +
 				"and what is moved to devices and back",
 			field: written(func(t *Tap) *[]HostAddress { return &t.Hosts }, parseHosts, listed)},
-		{name: "hosts-token", form: "FILE", role: roleModifier, recorder: Host,
+		{name: "hosts-token", form: "FILE", modifies: Host,
 			help:  "file with the token that the agents of --tap-hosts demand",
 			field: plain(func(t *Tap) *string { return &t.HostsToken })},
 	}

@@ -24,9 +24,8 @@ func ledgerOptions() []option {
 			help: "record what every operation read and wrote in memory, exactly, to trace.parquet: rows (each " +
 				"access; also when it stands alone) or windows (sums by region and time)",
 			field: parsed(func(t *Tap) *string { return &t.Ledger }, parseLedger)},
-		{name: "ledger-window", form: "DURATION", role: roleModifier, recorder: Ledger,
-			byDef: defaultLedgerWindow.String(),
-			help:  "with windows: how long one is, such as 100ms",
+		{name: "ledger-window", form: "DURATION", modifies: Ledger, byDef: defaultLedgerWindow.String(),
+			help: "with windows: how long one is, such as 100ms",
 			field: span(func(t *Tap) *time.Duration { return &t.LedgerWindow }, minLedgerWindow, maxLedgerWindow,
 				"ledger window %q: write a time from "+minLedgerWindow.String()+" to "+maxLedgerWindow.String()+
 					", such as 100ms")},

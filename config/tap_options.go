@@ -40,14 +40,18 @@ type option struct {
 	role     role
 	alias    string   // another environment variable that means the same; "" when there is none
 	recorder Recorder // which one it starts or modifies; "": all
+	modifies Recorder // in place of role and recorder: the one that it modifies
 	byDef    string   // the default, as a user would write it; "" when there is none
 	help     string
 	field
 	onOff func(*Tap) *bool // of a switch, in place of form, bare, follows and field
 }
 
-// complete fills in what follows from the field of a switch.
+// complete fills in what follows from modifies, and from the field of a switch.
 func (o *option) complete() {
+	if o.modifies != "" {
+		o.role, o.recorder = roleModifier, o.modifies
+	}
 	if o.onOff == nil {
 		return
 	}
@@ -156,43 +160,41 @@ func recorderOptions() []option {
 
 func modifierOptions() []option {
 	return []option{
-		{name: "sampling-rate", form: "RATE", role: roleModifier, recorder: Activations, byDef: "0.1",
+		{name: "sampling-rate", form: "RATE", modifies: Activations, byDef: "0.1",
 			help: "with sampled_slices: the share of elements to keep, above 0 and at most 1",
 			field: number(func(t *Tap) *float64 { return &t.SamplingRate }, math.SmallestNonzeroFloat64, 1,
 				"rate %q: write a share above 0 and at most 1, such as 0.1")},
-		{name: "seed", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
+		{name: "seed", form: "N", modifies: Activations, byDef: "0",
 			help: "with sampled_slices: the seed of the choice",
 			field: whole(func(t *Tap) *uint64 { return &t.Seed }, 0, math.MaxUint64,
 				"seed %q: write a whole number from 0 to 18446744073709551615")},
-		{name: "tokens", spelt: "token", form: "RULE", role: roleModifier, recorder: Activations, byDef: "all",
+		{name: "tokens", spelt: "token", form: "RULE", modifies: Activations, byDef: "all",
 			help:  "which tokens: all, last (those with output), A:B (from A, before B), every:N",
 			field: parsed(func(t *Tap) *ggmlhooks.TokenRule { return &t.Tokens }, ggmlhooks.ParseTokenRule)},
-		{name: "start", form: "on|off", role: roleModifier, recorder: Activations, byDef: "on",
+		{name: "start", form: "on|off", modifies: Activations, byDef: "on",
 			help:  "off captures nothing until 'llamatap ctl RUNDIR on' or tap asks for it, while the program runs",
 			field: either(func(t *Tap) *bool { return &t.StartOff }, "start", "on", "off")},
-		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", role: roleModifier, recorder: Activations,
-			byDef: "lz4",
+		{name: "codec", form: "none|lz4|zstd|zstd-shuffle|q|q-fse", modifies: Activations, byDef: "lz4",
 			help: "how packets are compressed; zstd-shuffle sorts the bytes of elements first, q stores F32 rows " +
 				"within --tap-error, q-fse with an entropy stage",
 			field: parsed(func(t *Tap) *string { return &t.Codec }, parseCodec)},
-		{name: "error", form: "E", role: roleModifier, recorder: Activations, byDef: "0.001",
+		{name: "error", form: "E", modifies: Activations, byDef: "0.001",
 			help: "with the codecs q and q-fse: the error that a row may have, relative to the row, 1e-6 to 0.25",
 			field: number(func(t *Tap) *float64 { return &t.Error }, 1e-6, 0.25,
 				"error %q: give a number from 1e-6 to 0.25, such as 0.001")},
-		{name: "error-metric", form: "maxabs|nrmse", role: roleModifier, recorder: Activations, byDef: "maxabs",
+		{name: "error-metric", form: "maxabs|nrmse", modifies: Activations, byDef: "maxabs",
 			help:  "what that error is: the largest one by the largest value, or the root mean square of both",
 			field: choice(func(t *Tap) *string { return &t.ErrorMetric }, "error-metric", "maxabs", "nrmse")},
-		{name: "dtype", form: "f16|f32|bf16", role: roleModifier, recorder: Activations, byDef: "f16",
+		{name: "dtype", form: "f16|f32|bf16", modifies: Activations, byDef: "f16",
 			help:  "what F32 tensors are stored as; values that saturate or vanish are counted",
 			field: choice(func(t *Tap) *string { return &t.DType }, "dtype", dtypes...)},
 		{name: "memory", form: "SIZE", role: roleModifier, byDef: "256M",
 			help:  "most memory that the capture may take, such as 64M, 1.5G, 2GB; a preset sets a ceiling",
 			field: parsed(func(t *Tap) *Bytes { return &t.Memory }, parseMemory)},
-		{name: "device-memory", form: "SIZE", role: roleModifier, recorder: Activations,
+		{name: "device-memory", form: "SIZE", modifies: Activations,
 			help: "most memory, beside the model's, that tensors of one graph may hold until it is computed: the " +
-				"graph is cut for the others, which costs time. " +
-				"0 cuts it for all; without the flag 64M in host memory, on a GPU a twentieth of what is free, at " +
-				"most 1G",
+				"graph is cut for the others, which costs time. 0 cuts it for all; without the flag 64M in host " +
+				"memory, on a GPU a twentieth of what is free, at most 1G",
 			field: parsed(func(t *Tap) **Bytes { return &t.DeviceMemory }, func(s string) (*Bytes, error) {
 				size, err := ParseBytes(s)
 				return &size, err
@@ -201,15 +203,16 @@ func modifierOptions() []option {
 			help: "when that memory is full: let the model wait, or leave tensors out and count them",
 			field: choice(func(t *Tap) *Overflow { return &t.Overflow }, "overflow policy", string(OverflowBlock),
 				string(OverflowDrop))},
-		{name: "throughput", form: "GB/S", role: roleModifier, recorder: Activations,
+		{name: "throughput", form: "GB/S", modifies: Activations,
 			help: "the rate, in GB/s of captured bytes, below which the summary says what held the capture back; a " +
 				"preset sets it",
 			field: number(func(t *Tap) *float64 { return &t.Throughput }, math.SmallestNonzeroFloat64, 1e6,
 				"throughput %q: write a number of GB/s above 0, such as 2.0")},
-		{name: "workers", form: "N", role: roleModifier, recorder: Activations, byDef: "0",
+		{name: "workers", form: "N", modifies: Activations, byDef: "0",
 			help: "codec workers, at nice 19; 0 is as many as the machine suggests",
-			field: whole(func(t *Tap) *int { return &t.Workers }, 0, maxWorkers, "workers %q: write a whole number "+
-				"from 1 to "+strconv.Itoa(maxWorkers)+", or 0 for the machine's own choice")},
+			field: whole(func(t *Tap) *int { return &t.Workers }, 0, maxWorkers,
+				"workers %q: write a whole number from 1 to "+strconv.Itoa(maxWorkers)+
+					", or 0 for the machine's own choice")},
 	}
 }
 
@@ -252,12 +255,11 @@ func Spelt(flag string) string {
 
 // findOption returns the option of that name, or nil.
 func findOption(name string) *option {
-	for i := range tapOptions {
-		if tapOptions[i].name == name {
-			return &tapOptions[i]
-		}
+	at := slices.IndexFunc(tapOptions, func(o option) bool { return o.name == name })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &tapOptions[at]
 }
 
 // recorderFlags lists the flags that start a recorder; "": any.

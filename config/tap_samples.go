@@ -35,16 +35,15 @@ const (
 func sampleOptions() []option {
 	return []option{
 		{name: "samples", form: "LIST", recorder: Samples,
-			help: "sample what memory the model's process touches, to trace.parquet: perf (loads and stores, needs a " +
-				"PMU), faults (page faults), pages (pages that " +
-				"were written, token by token); all that the list names run, perf:faults takes the second where the " +
-				"first cannot run",
+			help: "sample what memory the model's process touches, to trace.parquet: perf (loads and stores, needs " +
+				"a PMU), faults (page faults), pages (pages that were written, token by token); all that the list " +
+				"names run, perf:faults takes the second where the first cannot run",
 			field: written(func(t *Tap) *[]SampleChoice { return &t.Samples }, ParseSamples, listed)},
-		{name: "samples-period", form: "N", role: roleModifier, recorder: Samples, byDef: "0",
+		{name: "samples-period", form: "N", modifies: Samples, byDef: "0",
 			help: "with perf: loads and stores (AMD: operations) per sample; 0 is what is usual for the processor",
 			field: whole(func(t *Tap) *uint64 { return &t.SamplesPeriod }, 0, 1<<40,
 				"samples period %q: write events per sample, such as 10000, or 0 for what is usual")},
-		{name: "samples-ring", form: "SIZE", role: roleModifier, recorder: Samples, byDef: "0",
+		{name: "samples-ring", form: "SIZE", modifies: Samples, byDef: "0",
 			help: "with perf and faults: memory of each CPU in which samples wait, a power of two such as 1M; 0 is " +
 				"as much as the kernel and --tap-memory allow, up to 4M",
 			field: parsed(func(t *Tap) *Bytes { return &t.SamplesRing }, ParseSampleRing)},

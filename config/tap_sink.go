@@ -8,11 +8,10 @@ import (
 
 func sinkOptions() []option {
 	return []option{
-		{name: "sink", form: "unix:PATH|fd:N|-", role: roleModifier, recorder: Activations,
+		{name: "sink", form: "unix:PATH|fd:N|-", modifies: Activations,
 			help: "hand what is recorded to a consumer as well, as it is written: one that listens on a socket, a " +
-				"descriptor, or standard output where the " +
-				"program's text goes elsewhere (run --prompts FILE --results FILE). One that does not read holds the " +
-				"recording up",
+				"descriptor, or standard output where the program's text goes elsewhere (run --prompts FILE " +
+				"--results FILE). One that does not read holds the recording up",
 			field: parsed(func(t *Tap) *string { return &t.Sink }, parseSink)},
 	}
 }
