@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llamatap/llamatap/ggmlhooks"
+	"github.com/llamatap/llamatap/internal/cli"
 	"github.com/llamatap/llamatap/store/object"
 )
 
@@ -93,7 +94,7 @@ func ParsePoint(name string) (ggmlhooks.PointRef, error) {
 		return ref, nil
 	}
 	remedy := "docs/POINTS.md lists them, such as resid_post, mlp_act and blocks.3.hook_resid_post"
-	if near := Nearest(name, ggmlhooks.PointNames()); near != "" {
+	if near := cli.Nearest(name, ggmlhooks.PointNames()); near != "" {
 		remedy = fmt.Sprintf("did you mean %s?", near)
 	}
 	return ref, fmt.Errorf("unknown point %q: %s", name, remedy)

@@ -75,6 +75,3 @@ func (e *YAMLError) inFile(name string) error {
 	}
 	return fmt.Errorf("%s:%d:%d: %s", name, e.Line, e.Column, text)
 }
-
-// Nearest is the word that a misspelt name most likely means; "" where none is close.
-func Nearest(name string, words []string) string { return cli.Nearest(name, words) }

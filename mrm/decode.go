@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
-	"github.com/llamatap/llamatap/config"
+	"github.com/llamatap/llamatap/internal/cli"
 )
 
 // decoder puts a YAML tree into a Config by the tags of its fields, and notes where each key stands.
@@ -99,7 +99,7 @@ func (d *decoder) ignore(node ast.Node, path string) {
 }
 
 func nearestOf(name string, words []string) string {
-	if near := config.Nearest(name, words); near != "" {
+	if near := cli.Nearest(name, words); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return "use " + list(words)
