@@ -3,8 +3,10 @@ package blockio
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -133,7 +135,7 @@ func (c *Collector) load() error {
 	for i := range devices {
 		devices[i] = math.MaxUint32
 	}
-	copy(devices[:], sortedIDs(c.only))
+	copy(devices[:], slices.Sorted(maps.Keys(c.only)))
 	set["only_devices"], set["by_device"] = devices, len(c.only) > 0
 	starts := hasStarts() && !c.o.old
 	set["starts"] = starts

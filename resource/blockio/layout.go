@@ -1,6 +1,7 @@
 package blockio
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/llamatap/llamatap/resource"
@@ -72,15 +73,11 @@ type row struct {
 
 func readRow(table []byte, index int) row {
 	b := table[rowsAt+rowSize*index:][:rowSize]
-	name := b[32:48]
-	n := 0
-	for n < len(name) && name[n] != 0 {
-		n++
-	}
+	comm, _, _ := bytes.Cut(b[32:48], []byte{0})
 	return row{
 		state: u32(b, 0), op: min(u32(b, 4), opCount-1), device: u32(b, 8), disk: u32(b, 12) % diskCount,
 		tgid:   u32(b, 16),
-		cgroup: u64(b, 24), comm: string(name[:n]), hasGroup: index >= fixedRows,
+		cgroup: u64(b, 24), comm: string(comm), hasGroup: index >= fixedRows,
 	}
 }
 

@@ -3,7 +3,6 @@ package blockio
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +134,3 @@ func (d *diskstats) since(was *diskstats) resource.BlockDevice {
 	p.Inflight = &d.inflight
 	return p
 }
-
-// sortedIDs are the devices that are wanted, for the constants of the BPF programs.
-func sortedIDs(only map[uint32]bool) []uint32 { return slices.Sorted(maps.Keys(only)) }

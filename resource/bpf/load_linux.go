@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func (s *Set) load(spec *ebpf.CollectionSpec, o Options) (err error) {
 		return err
 	}
 	s.byPID = o.Target.byPID()
-	for _, name := range slices.Sorted(keys(spec.Programs)) {
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
 		if slices.Contains(o.Manual, name) {
 			continue
 		}

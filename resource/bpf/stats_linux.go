@@ -3,6 +3,7 @@ package bpf
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -22,7 +23,7 @@ func EnableStats() (io.Closer, error) {
 // Programs returns the cost of each program, by name.
 func (s *Set) Programs() ([]ProgramStat, error) {
 	var programStats []ProgramStat
-	for _, name := range slices.Sorted(keys(s.collection.Programs)) {
+	for _, name := range slices.Sorted(maps.Keys(s.collection.Programs)) {
 		got, err := s.collection.Programs[name].Stats()
 		if err != nil {
 			return nil, fmt.Errorf("cost of BPF program %s: %w", name, err)

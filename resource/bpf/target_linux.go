@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"iter"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -215,5 +212,3 @@ func subsystem(options string) (int32, error) {
 	}
 	return 0, fmt.Errorf("the kernel names no controller of a hierarchy mounted with %s", options)
 }
-
-func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

@@ -43,9 +43,8 @@ func Open(o Options) (*Collector, error) {
 	c := &Collector{o: o, root: os.DirFS("/")}
 	c.quotas.root = c.root
 	c.m.last = bpf.MonoNS() // no thread is seen before
-	t := o.Target
-	var unlisted error // of importance where threads are listed from /proc
-	c.walk, unlisted = newWalk(c.root, walk{pids: t.PIDs, only: t.Later, comm: t.Comm, cgroup: t.Cgroup})
+	var unlisted error      // of importance where threads are listed from /proc
+	c.walk, unlisted = newWalk(c.root, o.Target)
 	if !o.Poll {
 		var err error
 		c.programs, err = loadPrograms(o, o.Plain, c.walk)

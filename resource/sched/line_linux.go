@@ -12,7 +12,7 @@ import (
 
 // addPressure adds the pressure on the machine, and on the target's control group of version 2.
 func addPressure(line *resource.SystemLine, root fs.FS, target bpf.Target) (err error) {
-	if line.Pressure, err = machineStalls(root); err != nil {
+	if line.Pressure, err = stalls(root, machinePressure, ""); err != nil {
 		return err
 	}
 	var dir string
@@ -24,7 +24,7 @@ func addPressure(line *resource.SystemLine, root fs.FS, target bpf.Target) (err 
 	if dir == "" {
 		return nil
 	}
-	group, err := groupStalls(root, dir)
+	group, err := stalls(root, dir, ".pressure")
 	if len(group) > 0 {
 		line.CgroupPressure = group
 	}

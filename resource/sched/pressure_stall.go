@@ -14,18 +14,6 @@ import (
 // resources are those whose pressure the kernel reports, as named in lines of system_metrics.jsonl.
 var resources = []string{"cpu", "io", "memory"}
 
-// machineStalls reads the pressure on the whole machine from proc/pressure below root. A resource that the kernel does
-// not report is absent; without PSI the map is empty.
-func machineStalls(root fs.FS) (map[string]resource.HostStall, error) {
-	return stalls(root, func(name string) string { return path.Join("proc/pressure", name) })
-}
-
-// groupStalls reads the pressure on a control group of version 2, given by its folder below root. It is empty for the
-// root group, which has no pressure files.
-func groupStalls(root fs.FS, dir string) (map[string]resource.HostStall, error) {
-	return stalls(root, func(name string) string { return path.Join(dir, name+".pressure") })
-}
-
 // groupOf returns the folder, below root, of the control group of version 2 of a process; "" if the process is in the
 // root group.
 func groupOf(root fs.FS, pid int) string {
@@ -48,16 +36,23 @@ func groupFolder(root fs.FS, group string) string {
 	return path.Join(machine.UnifiedMount(root), dir)
 }
 
-func stalls(root fs.FS, name func(string) string) (map[string]resource.HostStall, error) {
+// machinePressure is the folder of the pressure on the whole machine.
+const machinePressure = "proc/pressure"
+
+// stalls reads the pressure that the files RESOURCE+suffix of a folder report: of machinePressure, or, with the suffix
+// .pressure, of a control group of version 2. A resource that the kernel does not report is absent: the map is empty
+// without PSI, and for the root group.
+func stalls(root fs.FS, dir, suffix string) (map[string]resource.HostStall, error) {
 	hostStalls := map[string]resource.HostStall{}
 	for _, r := range resources {
-		text, err := fs.ReadFile(root, name(r))
+		name := path.Join(dir, r+suffix)
+		text, err := fs.ReadFile(root, name)
 		if err != nil { // not there, or switched off: reading says EOPNOTSUPP
 			continue
 		}
 		stall, err := parseStall(string(text))
 		if err != nil {
-			return hostStalls, fmt.Errorf("read %s: %w", name(r), err)
+			return hostStalls, fmt.Errorf("read %s: %w", name, err)
 		}
 		hostStalls[r] = stall
 	}

@@ -24,7 +24,7 @@ func TestStalls(t *testing.T) {
 		"mnt/a/memory.pressure": file(stallText),
 		"proc/self/mounts":      file("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /mnt cgroup2 rw 0 0\n"),
 	}
-	machine, err := machineStalls(root)
+	machine, err := stalls(root, machinePressure, "")
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(machine)), []string{"cpu", "io"}) {
 		t.Fatalf("%+v, %v", machine, err)
 	}
@@ -38,18 +38,18 @@ func TestStalls(t *testing.T) {
 	if dir := groupOf(root, 9); dir != "mnt/a" || groupOf(root, 8) != "" || groupOf(root, 7) != "" {
 		t.Errorf("group in %q, %q, %q", dir, groupOf(root, 8), groupOf(root, 7))
 	}
-	if group, err := groupStalls(root, "mnt/a"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
+	if group, err := stalls(root, "mnt/a", ".pressure"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
 		t.Errorf("%+v, %v", group, err)
 	}
 	if a, b := groupFolder(root, "/mnt/a"), groupFolder(root, "a"); a != "mnt/a" || b != "mnt/a" ||
 		groupFolder(root, "/a") != "mnt/a" {
 		t.Errorf("folders %q, %q", a, b)
 	}
-	if none, err := machineStalls(fstest.MapFS{}); err != nil || none == nil || len(none) != 0 {
+	if none, err := stalls(fstest.MapFS{}, machinePressure, ""); err != nil || none == nil || len(none) != 0 {
 		t.Errorf("no PSI: %v, %v", none, err)
 	}
 	for _, bad := range []string{"some avg10=x avg60=0 avg300=0 total=0\n", "some avg10=1\n", "full\n"} {
-		if _, err := machineStalls(fstest.MapFS{"proc/pressure/cpu": file(bad)}); err == nil {
+		if _, err := stalls(fstest.MapFS{"proc/pressure/cpu": file(bad)}, machinePressure, ""); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
@@ -71,7 +71,7 @@ func TestStallsEqualKernel(t *testing.T) {
 		return all
 	}
 	before := totals()
-	got, err := machineStalls(os.DirFS("/"))
+	got, err := stalls(os.DirFS("/"), machinePressure, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestGroupStalls(t *testing.T) {
 		testenv.Beyond(t, "a control group of version 2", err.Error())
 	}
 	defer os.Remove(dir)
-	got, err := groupStalls(root, dir[1:])
+	got, err := stalls(root, dir[1:], ".pressure")
 	if err != nil || len(got) != len(resources) {
 		t.Fatalf("%+v, %v", got, err)
 	}

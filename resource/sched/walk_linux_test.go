@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 const statText = "812 (a (b) c) S 1 812 812 0 -1 4194560 1500 20 7 1 33 44 0 0 20 0 3 0 12345 1000000 300 " +
@@ -26,15 +28,15 @@ func processes() fstest.MapFS {
 
 func TestWalk(t *testing.T) {
 	for name, c := range map[string]struct {
-		target walk
+		target bpf.Target
 		want   []int
 	}{
-		"all":                       {walk{}, []int{2, 812, 813, 900}},
-		"processes":                 {walk{pids: []int{812, 4}}, []int{812, 813}},
-		"none yet":                  {walk{only: true}, nil},
-		"a name of a thread":        {walk{comm: "work"}, []int{813, 900}},
-		"a group and what is below": {walk{cgroup: "g"}, []int{2, 900}},
-		"a group and a process":     {walk{cgroup: "/sys/fs/cgroup/g", pids: []int{812}}, nil},
+		"all":                       {bpf.Target{}, []int{2, 812, 813, 900}},
+		"processes":                 {bpf.Target{PIDs: []int{812, 4}}, []int{812, 813}},
+		"none yet":                  {bpf.Target{Later: true}, nil},
+		"a name of a thread":        {bpf.Target{Comm: "work"}, []int{813, 900}},
+		"a group and what is below": {bpf.Target{Cgroup: "g"}, []int{2, 900}},
+		"a group and a process":     {bpf.Target{Cgroup: "/sys/fs/cgroup/g", PIDs: []int{812}}, nil},
 	} {
 		w, err := newWalk(processes(), c.target)
 		if err != nil {
@@ -54,11 +56,11 @@ func TestWalk(t *testing.T) {
 			}
 		}
 	}
-	if _, err := newWalk(processes(), walk{cgroup: "nowhere"}); err == nil ||
+	if _, err := newWalk(processes(), bpf.Target{Cgroup: "nowhere"}); err == nil ||
 		!strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a group that is not there: %v", err)
 	}
-	if _, err := newWalk(fstest.MapFS{}, walk{}); err == nil || !strings.Contains(err.Error(), "mount") {
+	if _, err := newWalk(fstest.MapFS{}, bpf.Target{}); err == nil || !strings.Contains(err.Error(), "mount") {
 		t.Errorf("no /proc: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llamatap/llamatap/resource"
+	"github.com/llamatap/llamatap/resource/bpf"
 )
 
 // kernelThread is the flag PF_KTHREAD in /proc/PID/stat.
@@ -35,22 +36,15 @@ type walker struct {
 	cgroup string // folder below root
 }
 
-// A target for the walker: what bpf.Target asks for.
-type walk struct {
-	pids         []int
-	only         bool // pids alone, though there may be none
-	comm, cgroup string
-}
-
-func newWalk(root fs.FS, target walk) (*walker, error) {
-	w := &walker{root: root, comm: target.comm, pids: slices.Clone(target.pids)}
-	if target.only && w.pids == nil {
+func newWalk(root fs.FS, target bpf.Target) (*walker, error) {
+	w := &walker{root: root, comm: target.Comm, pids: slices.Clone(target.PIDs)}
+	if target.Later && w.pids == nil {
 		w.pids = []int{}
 	}
-	if target.cgroup != "" {
-		w.cgroup = groupFolder(root, target.cgroup)
+	if target.Cgroup != "" {
+		w.cgroup = groupFolder(root, target.Cgroup)
 		if _, err := fs.Stat(root, path.Join(w.cgroup, "cgroup.procs")); err != nil {
-			return nil, fmt.Errorf("cgroup %s: %w; list them with: find /sys/fs/cgroup -type d", target.cgroup, err)
+			return nil, fmt.Errorf("cgroup %s: %w; list them with: find /sys/fs/cgroup -type d", target.Cgroup, err)
 		}
 	}
 	if _, err := fs.Stat(root, "proc/stat"); err != nil {
