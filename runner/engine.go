@@ -116,16 +116,13 @@ func (e *engine) progress(what string) *present.Progress {
 
 // interruptWith passes the end of ctx on to x until stop is called; after that x may be closed.
 func interruptWith(ctx context.Context, x *llama.Context) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-ctx.Done():
-			x.Interrupt()
-		case <-done:
+	interrupted := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() { x.Interrupt(); close(interrupted) })
+	return func() {
+		if !cancel() {
+			<-interrupted
 		}
-	}()
-	return func() { close(done); <-ended }
+	}
 }
 
 func (e *engine) close() {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,10 +130,7 @@ func contextParams(cfg *config.Run) (p llama.ContextParams, err error) {
 	if p.Threads == 0 {
 		p.Threads = Cores()
 	}
-	p.BatchThreads = cfg.BatchThreads
-	if p.BatchThreads == 0 {
-		p.BatchThreads = p.Threads
-	}
+	p.BatchThreads = cmp.Or(cfg.BatchThreads, p.Threads)
 	if p.Rope, err = rope(&cfg.Rope); err != nil {
 		return p, err
 	}
