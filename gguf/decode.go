@@ -30,9 +30,10 @@ func (d *decoder) malformed(format string, args ...any) {
 	d.fail(fmt.Errorf("%w: at byte %d: "+format, append([]any{ErrMalformed, d.pos}, args...)...))
 }
 
-// full reads exactly len(p) bytes.
+// full reads exactly len(p) bytes; after an error p is zeros.
 func (d *decoder) full(p []byte) bool {
 	if d.err != nil {
+		clear(p)
 		return false
 	}
 	n, err := io.ReadFull(d.r, p)
@@ -40,6 +41,7 @@ func (d *decoder) full(p []byte) bool {
 	if err == nil {
 		return true
 	}
+	clear(p)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w: it ends at byte %d inside the header", ErrTruncated, d.pos)
 	}
@@ -49,25 +51,17 @@ func (d *decoder) full(p []byte) bool {
 
 func (d *decoder) u8() uint8 {
 	d.full(d.buf[:1])
-	return d.pick(d.buf[:1])[0]
+	return d.buf[0]
 }
 
 func (d *decoder) u32() uint32 {
 	d.full(d.buf[:4])
-	return binary.LittleEndian.Uint32(d.pick(d.buf[:4]))
+	return binary.LittleEndian.Uint32(d.buf[:])
 }
 
 func (d *decoder) u64() uint64 {
 	d.full(d.buf[:8])
-	return binary.LittleEndian.Uint64(d.pick(d.buf[:8]))
-}
-
-// pick is p, cleared after an error.
-func (d *decoder) pick(p []byte) []byte {
-	if d.err != nil {
-		clear(p)
-	}
-	return p
+	return binary.LittleEndian.Uint64(d.buf[:])
 }
 
 // count reads a number of things of at least each bytes and refuses one that the rest of the file cannot hold.

@@ -3,6 +3,7 @@ package gguf
 import (
 	"fmt"
 	"math"
+	"reflect"
 )
 
 // KV is one metadata entry.
@@ -63,27 +64,16 @@ func (m *Metadata) Text(key string) (s string, ok bool) {
 // or beyond int64.
 func (m *Metadata) Int(key string) (n int64, ok bool) {
 	v, _ := m.Value(key)
-	return v.int()
+	return integer(reflect.ValueOf(v.Data))
 }
 
-func (v Value) int() (int64, bool) {
-	switch n := v.Data.(type) {
-	case uint8:
-		return int64(n), true
-	case int8:
-		return int64(n), true
-	case uint16:
-		return int64(n), true
-	case int16:
-		return int64(n), true
-	case uint32:
-		return int64(n), true
-	case int32:
-		return int64(n), true
-	case uint64:
-		return int64(n), n <= math.MaxInt64
-	case int64:
-		return n, true
+// integer is the value of an integer of any type; false where it is none, or beyond int64.
+func integer(v reflect.Value) (int64, bool) {
+	switch {
+	case v.CanInt():
+		return v.Int(), true
+	case v.CanUint():
+		return int64(v.Uint()), v.Uint() <= math.MaxInt64
 	}
 	return 0, false
 }
@@ -118,41 +108,30 @@ func (m *Metadata) Texts(key string) (s []string, ok bool) {
 // value may differ from layer to layer, such as attention.head_count_kv. The result is a copy.
 func (m *Metadata) Ints(key string) (n []int64, ok bool) {
 	v, _ := m.Value(key)
-	if one, ok := v.int(); ok {
+	if types, ok := v.Data.([]int32); ok { // of tokens, which are many
+		n = make([]int64, len(types))
+		for i, x := range types {
+			n[i] = int64(x)
+		}
+		return n, true
+	}
+	list := reflect.ValueOf(v.Data)
+	if one, ok := integer(list); ok {
 		return []int64{one}, true
 	}
-	switch s := v.Data.(type) {
-	case []uint32:
-		return widen(s), true
-	case []int32:
-		return widen(s), true
-	case []uint16:
-		return widen(s), true
-	case []int16:
-		return widen(s), true
-	case []uint8:
-		return widen(s), true
-	case []int8:
-		return widen(s), true
-	case []int64:
-		return widen(s), true
-	case []uint64:
-		for _, u := range s {
-			if u > math.MaxInt64 {
-				return nil, false
-			}
+	if list.Kind() != reflect.Slice {
+		return nil, false
+	}
+	if _, ok := integer(reflect.Zero(list.Type().Elem())); !ok {
+		return nil, false
+	}
+	n = make([]int64, list.Len())
+	for i := range n {
+		if n[i], ok = integer(list.Index(i)); !ok {
+			return nil, false
 		}
-		return widen(s), true
 	}
-	return nil, false
-}
-
-func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](s []T) []int64 {
-	out := make([]int64, len(s))
-	for i, x := range s {
-		out[i] = int64(x)
-	}
-	return out
+	return n, true
 }
 
 // add appends an entry that a file brings; a name seen before is an error.

@@ -68,7 +68,7 @@ func readStream(r io.Reader) (*File, error) {
 func decode(r io.Reader, size int64) (*File, error) {
 	h := header{
 		decoder: &decoder{r: bufio.NewReaderSize(r, headBufferBytes), size: size},
-		file:    &File{Size: size, Alignment: defaultAlignment},
+		file:    &File{Size: size},
 	}
 	nTensors, nKV := h.preamble()
 	h.metadata(nKV)
@@ -163,7 +163,12 @@ func (h header) metadata(n int64) {
 			return
 		}
 	}
-	h.alignment()
+	if h.err == nil {
+		var err error
+		if h.file.Alignment, err = h.file.Metadata.alignment(); err != nil {
+			h.malformed("%v", err)
+		}
+	}
 }
 
 // checkText refuses strings that are not UTF-8. A tokenizer's pieces may be any bytes.
@@ -189,17 +194,17 @@ func checkText(key string, v Value) error {
 // alignmentKey is the one key that changes how the file is read.
 const alignmentKey = "general.alignment"
 
-func (h header) alignment() {
-	v, ok := h.file.Metadata.Value(alignmentKey)
-	if !ok || h.err != nil {
-		return
+// alignment is that of the tensors of a file with this metadata.
+func (m *Metadata) alignment() (int64, error) {
+	v, ok := m.Value(alignmentKey)
+	if !ok {
+		return defaultAlignment, nil
 	}
 	a, ok := v.Data.(uint32)
 	if !ok || a == 0 || a&(a-1) != 0 {
-		h.malformed("%s is %v, not a uint32 power of two", alignmentKey, v.Data)
-		return
+		return 0, fmt.Errorf("%s is %v, not a uint32 power of two", alignmentKey, v.Data)
 	}
-	h.file.Alignment = int64(a)
+	return int64(a), nil
 }
 
 func (h header) tensors(n int64) {

@@ -117,13 +117,10 @@ func (w *Writer) put(p []byte) {
 
 // layout computes every place of the file and the bytes of its header, without the padding behind it.
 func layout(meta *Metadata, tensors []Tensor) (*File, []byte, error) {
-	f := &File{Version: 3, Alignment: defaultAlignment, Metadata: *meta, byName: make(map[string]int, len(tensors))}
-	if v, ok := meta.Value(alignmentKey); ok {
-		a, ok := v.Data.(uint32)
-		if !ok || a == 0 || a&(a-1) != 0 {
-			return nil, nil, fmt.Errorf("%s is %v, not a uint32 power of two", alignmentKey, v.Data)
-		}
-		f.Alignment = int64(a)
+	f := &File{Version: 3, Metadata: *meta, byName: make(map[string]int, len(tensors))}
+	var err error
+	if f.Alignment, err = meta.alignment(); err != nil {
+		return nil, nil, err
 	}
 	if err := f.adopt(tensors); err != nil {
 		return nil, nil, err
