@@ -231,13 +231,7 @@ func (t *Reader) Column(group int, name string) (v Values, err error) {
 	c.words.most = maxColumn
 	var part Vector
 	for done := int64(0); done < n; done += int64(part.Len()) {
-		if done == 0 {
-			err = c.begin(group)
-		}
-		if err == nil {
-			err = c.read(&part, int(min(n-done, scanRows)))
-		}
-		if err != nil {
+		if err := c.step(&part, group, done, int(min(n-done, scanRows))); err != nil {
 			return Values{}, columnError(name, err)
 		}
 		v.add(&part)
