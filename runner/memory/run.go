@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,16 +99,9 @@ func (r *run) seal() (*sample.Use, error) {
 	_ = r.out.Close()
 	r.fail(r.table.Close())
 	use := r.sum()
-	return use, r.complete(use)
-}
-
-func (r *run) complete(use *sample.Use) error {
-	if err := r.writeMap(); err != nil {
-		r.fail(err)
-		use.Error, use.Lossy = r.failed.Error(), true
-	}
-	marks, err := r.phases.finish(r.dir.CreateLive)
-	if err != nil {
+	err := r.writeMap()
+	marks, failed := r.phases.finish(r.dir.CreateLive)
+	if err = cmp.Or(err, failed); err != nil {
 		r.fail(err)
 		use.Error, use.Lossy = r.failed.Error(), true
 	}
@@ -122,10 +116,10 @@ func (r *run) complete(use *sample.Use) error {
 	}
 	if err != nil {
 		dir := r.dir.Path()
-		return fmt.Errorf("%w: %w; what was recorded is in %s, unsealed: when there is room again, 'llamatap verify "+
+		err = fmt.Errorf("%w: %w; what was recorded is in %s, unsealed: when there is room again, 'llamatap verify "+
 			"--repair %s' seals it", ErrDisk, err, dir, dir)
 	}
-	return nil
+	return use, err
 }
 
 // writeMap writes region_map.parquet.
