@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/llamatap/llamatap/ggmlhooks"
 )
 
@@ -18,13 +20,13 @@ func (t Tap) Attached() int { return int(atomic.LoadUint32(&t.header.Attached)) 
 
 // Missing lists the entry points of llama.cpp that the tap did not find.
 func (t Tap) Missing() []string {
-	return strings.Fields(cString(t.header.Missing[:]))
+	return strings.Fields(unix.ByteSliceToString(t.header.Missing[:]))
 }
 
 // Versions are those of the llama.cpp and the ggml that are recorded, as they say themselves; empty where they do
 // not, or none is.
 func (t Tap) Versions() (llama, ggml string) {
-	return cString(t.header.LlamaVersion[:]), cString(t.header.GGMLVersion[:])
+	return unix.ByteSliceToString(t.header.LlamaVersion[:]), unix.ByteSliceToString(t.header.GGMLVersion[:])
 }
 
 // Found is what processes with the tap have shown.
@@ -67,15 +69,6 @@ func (t Tap) Matched() int { return int(atomic.LoadUint32(&t.header.Matched)) }
 
 // GlobHits returns how many nodes each tensor glob has matched so far.
 func (t Tap) GlobHits(i int) int { return int(atomic.LoadUint32(&t.header.GlobHits[i])) }
-
-func cString(b []byte) string {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i])
-		}
-	}
-	return string(b)
-}
 
 // lossCauses names why tensors were not recorded, in the order of the tap's counters.
 var lossCauses = [...]string{

@@ -74,15 +74,12 @@ func (l *lane) send(of func() message) (became outcome, rejected int64) {
 				wait = min(wait, firstPause)
 			}
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-closing:
 		case <-l.exporter.ctx.Done():
-			timer.Stop()
 			return unsent, 0
 		}
-		timer.Stop()
 	}
 }
 

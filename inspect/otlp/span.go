@@ -147,21 +147,11 @@ func (s source) spans(q *kvcache.Request) []message {
 const maxState = 512
 
 // began is the first time that is known of a request; 0: none.
-func began(q *kvcache.Request) int64 {
-	for _, ns := range [...]int64{q.ArrivalNS, q.LaunchNS, q.PromptNS, q.FirstNS} {
-		if ns != 0 {
-			return ns
-		}
-	}
-	return 0
-}
+func began(q *kvcache.Request) int64 { return cmp.Or(q.ArrivalNS, q.LaunchNS, q.PromptNS, q.FirstNS) }
 
 // ended returns when a request left its slot, or the last time that is known of one that never did; 0: none.
 func ended(q *kvcache.Request) int64 {
-	if q.EndNS != 0 {
-		return q.EndNS
-	}
-	return max(q.LastNS, q.FirstNS, q.PromptNS, q.LaunchNS, q.ArrivalNS)
+	return cmp.Or(q.EndNS, max(q.LastNS, q.FirstNS, q.PromptNS, q.LaunchNS, q.ArrivalNS))
 }
 
 // attributes are those of a request. What is not known is left out.

@@ -1,6 +1,9 @@
 package ledger
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // span is bytes of a buffer: runs of the same length, one stride apart.
 type span struct {
@@ -89,15 +92,7 @@ func (e *extent) levels() (run uint64, levels [4]level, n int) {
 			k++
 		}
 	}
-	slices.SortFunc(dims[:k], func(a, b level) int {
-		switch {
-		case a.stride < b.stride:
-			return -1
-		case a.stride > b.stride:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(dims[:k], func(a, b level) int { return cmp.Compare(a.stride, b.stride) })
 	run = e.block
 	for _, d := range dims[:k] {
 		switch {

@@ -30,7 +30,7 @@ type RemoteHost struct {
 	failed  error
 }
 
-// Dial connects to the agent at address, host:port.
+// DialAgent connects to the agent at address, host:port.
 func DialAgent(name, address, token string) (*RemoteHost, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

@@ -30,7 +30,7 @@ type LineWriter struct {
 	buf     []byte // not written yet; begins amid a line after a short write
 	waiting int    // line feeds in buf
 
-	window time.Time // the second that inWindow counts
+	window time.Time // the second that counts are of
 	counts []int     // lines of a kind in it
 	lost   []uint64  // by kind and cause; not reported yet
 	untold bool

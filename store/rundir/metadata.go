@@ -254,8 +254,8 @@ func (s *Stopped) Missing() string {
 	return text
 }
 
-// RepairFound is true if a repair found something missing that no account counts, such as lines of events or a table;
-// "" where none did.
+// RepairFound says that a repair found something missing that no account counts, such as lines of events or a table; ""
+// where none did.
 func (m *Metadata) RepairFound() string {
 	if m.Account == nil || m.Account.Lossy() || !m.Lossy || len(m.Repaired) == 0 {
 		return ""
