@@ -54,12 +54,7 @@ func (m *rowMatcher) groups(consecutive bool, n int) (groups []group) {
 }
 
 func overlap(a, b []int32) bool {
-	for _, seq := range a {
-		if slices.Contains(b, seq) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a, func(seq int32) bool { return slices.Contains(b, seq) })
 }
 
 func appendEqual(dst []int32, groups []group, each int) []int32 {

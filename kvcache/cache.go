@@ -272,7 +272,7 @@ func (c *Cache) Move(seq, first, end int32, to func(int32) int32, ns int64) {
 		first, end := c.blockCells(l.Block)
 		for at := first; at < end; at++ {
 			if c.of[at] == l {
-				l.spans(c.cells[at].pos)
+				widen(&l.PosFirst, &l.PosEnd, c.cells[at].pos)
 			}
 		}
 	}

@@ -126,16 +126,17 @@ func (l *Life) holds(cell int, pos int32) {
 		l.CellFirst, l.CellEnd = cell, cell+1
 	}
 	l.CellFirst, l.CellEnd = min(l.CellFirst, cell), max(l.CellEnd, cell+1)
-	l.spans(pos)
+	widen(&l.PosFirst, &l.PosEnd, pos)
 }
 
-func (l *Life) spans(pos int32) {
+// widen takes a position, unless it is not known, into a range of them.
+func widen(first, end *int32, pos int32) {
 	switch {
 	case pos < 0:
-	case l.PosFirst == PosUnknown:
-		l.PosFirst, l.PosEnd = pos, pos+1
+	case *first == PosUnknown:
+		*first, *end = pos, pos+1
 	default:
-		l.PosFirst, l.PosEnd = min(l.PosFirst, pos), max(l.PosEnd, pos+1)
+		*first, *end = min(*first, pos), max(*end, pos+1)
 	}
 }
 

@@ -58,20 +58,12 @@ func (c *changes) note(action Action, reason Reason, seq, pos int32) *Change {
 	for i := len(c.noted) - 1; i >= 0; i-- {
 		if was := &c.noted[i]; was.Action == action && was.Reason == reason && was.Seq == seq {
 			was.Cells++
-			switch {
-			case pos < 0:
-			case was.PosFirst == PosUnknown:
-				was.PosFirst, was.PosEnd = pos, pos+1
-			default:
-				was.PosFirst, was.PosEnd = min(was.PosFirst, pos), max(was.PosEnd, pos+1)
-			}
+			widen(&was.PosFirst, &was.PosEnd, pos)
 			return was
 		}
 	}
 	added := Change{Action: action, Reason: reason, Seq: seq, PosFirst: PosUnknown, PosEnd: PosUnknown, Cells: 1}
-	if pos >= 0 {
-		added.PosFirst, added.PosEnd = pos, pos+1
-	}
+	widen(&added.PosFirst, &added.PosEnd, pos)
 	c.noted = append(c.noted, added)
 	return &c.noted[len(c.noted)-1]
 }
