@@ -35,13 +35,7 @@ func (l *SystemLine) Mem() *ProfMem {
 			m.RSSByPID[strconv.Itoa(p.PID)] = kb
 			*m.RSSKB += kb
 		}
-		if p.Major != nil {
-			total := *p.Major
-			if m.MajorFaults != nil {
-				total += *m.MajorFaults
-			}
-			m.MajorFaults = &total
-		}
+		addFigure(&m.MajorFaults, p.Major)
 	}
 	for _, t := range l.top(profTopFaulting, func(t *ThreadLine) int64 { return int64(t.Faults) }) {
 		if t.Faults > 0 {

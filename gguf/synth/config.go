@@ -1,9 +1,10 @@
 package synth
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/llamatap/llamatap/gguf"
@@ -53,15 +54,10 @@ var presets = map[string]Config{
 
 // Presets are the names of the presets, smallest first.
 func Presets() []string {
-	names := make([]string, 0, len(presets))
-	for name := range presets {
-		names = append(names, name)
-	}
-	sort.Slice(names, func(i, j int) bool {
-		a, b := presets[names[i]], presets[names[j]]
-		return a.Layers*a.Width*a.FF < b.Layers*b.Width*b.FF
+	return slices.SortedFunc(maps.Keys(presets), func(x, y string) int {
+		a, b := presets[x], presets[y]
+		return cmp.Compare(a.Layers*a.Width*a.FF, b.Layers*b.Width*b.FF)
 	})
-	return names
 }
 
 // Types are the types that matrices can have.
@@ -92,14 +88,14 @@ func (c *Config) check() error {
 		return unknownArch(c.Arch)
 	}
 	for _, f := range []struct {
-		name     string
-		n, least int
+		name string
+		n    int
 	}{
-		{"layers", c.Layers, 1}, {"width", c.Width, 1}, {"heads", c.Heads, 1}, {"KV heads", c.KVHeads, 1},
-		{"feed-forward width", c.FF, 1}, {"context", c.Context, 1}, {"window", c.Window, 1},
+		{"layers", c.Layers}, {"width", c.Width}, {"heads", c.Heads}, {"KV heads", c.KVHeads},
+		{"feed-forward width", c.FF}, {"context", c.Context}, {"window", c.Window},
 	} {
-		if f.n < f.least || f.n > 1<<24 {
-			return fmt.Errorf("%s = %d: %d to %d are possible", f.name, f.n, f.least, 1<<24)
+		if f.n < 1 || f.n > 1<<24 {
+			return fmt.Errorf("%s = %d: 1 to %d are possible", f.name, f.n, 1<<24)
 		}
 	}
 	if c.HeadDim == 0 {

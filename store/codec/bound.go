@@ -33,10 +33,8 @@ func (m Metric) String() string {
 
 // ParseMetric is the inverse of String.
 func ParseMetric(s string) (Metric, error) {
-	for i, name := range metricNames {
-		if name == s {
-			return Metric(i), nil
-		}
+	if i := slices.Index(metricNames[:], s); i >= 0 {
+		return Metric(i), nil
 	}
 	return maxAbs, fmt.Errorf("error metric %q: %w; use one of %v", s, ErrUnknown, metricNames)
 }

@@ -7,6 +7,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ID names a compression. The numbers are stored in index files; never renumber them.
@@ -53,10 +54,8 @@ func Parse(s string) (ID, error) {
 	if id, ok := oldNames[s]; ok {
 		return id, nil
 	}
-	for i, name := range idNames {
-		if name == s {
-			return ID(i), nil
-		}
+	if i := slices.Index(idNames[:], s); i >= 0 {
+		return ID(i), nil
 	}
 	return None, fmt.Errorf("codec %q: %w; use one of %v", s, ErrUnknown, idNames)
 }
