@@ -138,7 +138,11 @@ func (o *OtherHost) String() string {
 	} else if c := o.Clock; !c.Steady {
 		text += "its clock was set, or its rate changed"
 	} else {
-		text += fmt.Sprintf("clock ahead by %.6f s ± %.1f µs", c.OffsetNS/1e9, c.OffsetUncertaintyNS/1e3)
+		side := "ahead"
+		if c.OffsetNS < 0 {
+			side = "behind"
+		}
+		text += fmt.Sprintf("clock %s by %.6f s ± %.1f µs", side, math.Abs(c.OffsetNS)/1e9, c.OffsetUncertaintyNS/1e3)
 		if c.DriftPPB != nil {
 			text += fmt.Sprintf(", drift %.3f ± %.3f ppm", *c.DriftPPB/1e3, *c.DriftUncertaintyPPB/1e3)
 		}

@@ -349,8 +349,8 @@ func recording(r *Run) *Finding {
 	}
 	if w := a.RunnableNS; w != nil && float64(*w) >= starvedShare*float64(a.WallNS) &&
 		float64(a.WaitNS+a.CutNS) < recordingShare*float64(a.WallNS) {
-		f.NotJudged = fmt.Sprintf("the model's threads waited %s of %s for a processor, and time in the tap contains "+
-			"such waits: record on an idle machine", ns(float64(*w)), ns(float64(a.WallNS)))
+		f.NotJudged = fmt.Sprintf("in %[2]s the model's threads waited %[1]s for a processor, all together, and "+
+			"time in the tap contains such waits: record on an idle machine", ns(float64(*w)), ns(float64(a.WallNS)))
 		return f
 	}
 	f.Evidence = fmt.Sprintf("recording took at least %s of %s: %s in the tap, %s waiting, %s in %s of graphs",
