@@ -38,7 +38,8 @@ func TestStalls(t *testing.T) {
 	if dir := groupOf(root, 9); dir != "mnt/a" || groupOf(root, 8) != "" || groupOf(root, 7) != "" {
 		t.Errorf("group in %q, %q, %q", dir, groupOf(root, 8), groupOf(root, 7))
 	}
-	if group, err := stalls(root, "mnt/a", ".pressure"); err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
+	group, err := stalls(root, "mnt/a", ".pressure")
+	if err != nil || len(group) != 1 || group["memory"]["full"].Total != 7 {
 		t.Errorf("%+v, %v", group, err)
 	}
 	if a, b := groupFolder(root, "/mnt/a"), groupFolder(root, "a"); a != "mnt/a" || b != "mnt/a" ||
