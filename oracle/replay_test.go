@@ -253,7 +253,8 @@ func TestPromptsThatWait(t *testing.T) {
 
 // TestMessageStreams: a stream of /v1/messages names model and id in its first piece, and why it ended in a later one.
 func TestMessageStreams(t *testing.T) {
-	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "512", "-t", "1", "--no-webui", "--chat-template", "chatml")
+	s := serve(t, []string{"--tap-requests"}, "-np", "1", "-c", "512", "-t", "1", "--no-webui", "--chat-template",
+		"chatml")
 	var ids []string
 	for _, stream := range []bool{true, false, true} {
 		body := fmt.Sprintf(`{"model":"asked","max_tokens":5,"ignore_eos":true,"stream":%t,`+

@@ -6,8 +6,8 @@ type ThreadRole string
 
 // The roles of threads.
 const (
-	// RoleCompute is a thread that was busy for half of the time or more in which graphs of the run were computed. The tap's
-	// own are none.
+	// RoleCompute is a thread that was busy for half of the time or more in which graphs of the run were computed. The
+	// tap's own are none.
 	RoleCompute ThreadRole = "compute"
 	// RoleParked is a thread that slept voluntarily for at least 95 % of the interval, its waits for a processor
 	// left out, mostly in futexes.
