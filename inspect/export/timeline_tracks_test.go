@@ -34,7 +34,8 @@ func TestLanes(t *testing.T) {
 				count, tokens, end = count+s.N, tokens+s.Tokens, s.End
 				after, afterNS = after+s.After, afterNS+s.AfterNS
 			}
-			if count != n || tokens != 2*n || after != n/2 || afterNS != int64(7*after) || len(lane.All) > maxStretches {
+			if count != n || tokens != 2*n || after != n/2 || afterNS != int64(7*after) ||
+				len(lane.All) > maxStretches {
 				t.Errorf("%d: %d stretches of %d, %d tokens, %d ns after %d", n, len(lane.All), count, tokens, afterNS,
 					after)
 			}

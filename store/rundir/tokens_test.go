@@ -131,8 +131,8 @@ func TestTokenBytes(t *testing.T) {
 // TestTokensAppend: a token is written as encoding/json writes it.
 func TestTokensAppend(t *testing.T) {
 	seven, zero := int32(7), int32(0)
-	for _, text := range []string{"", "func main", "~ x/<>&'", "\"", "\\", "\n", "\b\f\r\t\x01", "\x7f", "ü", "a\u2028",
-		"\xffb"} {
+	for _, text := range []string{"", "func main", "~ x/<>&'", "\"", "\\", "\n", "\b\f\r\t\x01", "\x7f", "ü",
+		"a\u2028", "\xffb"} {
 		for _, seq := range []*int32{nil, &zero, &seven} {
 			for _, ctx := range []uint32{0, math.MaxUint32} {
 				r := TokenRecord{Index: math.MaxInt64, ID: -1, Text: text, Phase: "decode", Seq: seq,
