@@ -2,7 +2,11 @@
 
 package prof
 
-import "github.com/cilium/ebpf"
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf"
+)
 
 // WithCallers returns options with room for n calls of processes.
 func WithCallers(o Options, n uint32) Options {
@@ -10,7 +14,8 @@ func WithCallers(o Options, n uint32) Options {
 	return o
 }
 
-// Kept is how many entries the growing maps of a collector have, by name.
+// Kept is how many entries of processes the growing maps of a collector have, by name. What any program of the machine
+// may cause, such as a segment that is sent again when its process has ended, is of process 0.
 func Kept(c *Collector) (map[string]int, error) {
 	kept := map[string]int{}
 	for _, name := range []string{"calls", "nets", "opens", "owners", "processes"} {
@@ -20,6 +25,9 @@ func Kept(c *Collector) (map[string]int, error) {
 		if t := c.set.Map(name).Type(); t == ebpf.PerCPUHash {
 			var values [][]byte
 			for entries.Next(&key, &values) {
+				if name == "nets" && binary.NativeEndian.Uint32(key) == 0 {
+					continue
+				}
 				different[string(key)] = true
 			}
 		} else {
