@@ -289,7 +289,7 @@ func TestMessageStreams(t *testing.T) {
 	}
 	for i, q := range s.recordedRequests(t) {
 		if said := &q.Said; said.AnswerID != ids[i] || said.AnswerModel == "" || said.Path != "/v1/messages" ||
-			q.End != kvcache.EndLength {
+			q.End != kvcache.EndLength && q.End != kvcache.EndStop { // the model may end after a token
 			t.Errorf("%+v, answered %s", q, ids[i])
 		}
 	}
