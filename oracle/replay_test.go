@@ -287,7 +287,11 @@ func TestMessageStreams(t *testing.T) {
 		}
 		ids = append(ids, string(id[1]))
 	}
-	for i, q := range s.recordedRequests(t) {
+	records := s.recordedRequests(t)
+	if len(records) != len(ids) {
+		t.Fatalf("%d records of %d requests", len(records), len(ids))
+	}
+	for i, q := range records {
 		if said := &q.Said; said.AnswerID != ids[i] || said.AnswerModel == "" || said.Path != "/v1/messages" ||
 			q.End != kvcache.EndLength && q.End != kvcache.EndStop { // the model may end after a token
 			t.Errorf("%+v, answered %s", q, ids[i])
