@@ -231,8 +231,8 @@ ssize_t send(int fd, const void * data, size_t size, int flags) {
         }
         const uint32_t ends = tap_wire.asked ? tap_wire_ends(data, size, &rec.value) : 0;
         // an answer that neither ends nor streams is to something else than generation
-        if (ends > 0 || (tap_wire.asked && tap_wire_closes(data, size)) || (tap_wire.asked && first && tap_wire.left &&
-                         !tap_wire_has(data, size, "text/event-stream"))) {
+        const bool other = first && tap_wire.left && !tap_wire_has(data, size, "text/event-stream");
+        if (ends > 0 || (tap_wire.asked && (other || tap_wire_closes(data, size)))) {
             rec.key = ends;
             static const char slot[] = "\"id_slot\":";
             const char * last = (const char *) data + size, * at = memmem(data, size, slot, sizeof(slot) - 1);
