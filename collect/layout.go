@@ -13,7 +13,7 @@ import (
 
 const (
 	shmMagic   = 0x314d485350415401
-	shmVersion = 22
+	shmVersion = 23
 
 	maxGlobs    = 64
 	globSize    = 128
@@ -148,7 +148,8 @@ type shmHeader struct {
 	_            [48]byte
 	RingTail     uint64
 	WakeReturned uint64
-	_            [48]byte
+	Taken        uint64
+	_            [40]byte
 	Room         uint32
 	Waiting      uint32
 	Sleeps       uint32

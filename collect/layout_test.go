@@ -20,7 +20,7 @@ func TestLayout(t *testing.T) {
 	got := []uintptr{
 		unsafe.Sizeof(h), unsafe.Sizeof(h.Config), unsafe.Sizeof(h.Stats),
 		unsafe.Offsetof(h.Config), unsafe.Offsetof(h.QueueHead), unsafe.Offsetof(h.QueueTail),
-		unsafe.Offsetof(h.RingHead), unsafe.Offsetof(h.RingTail),
+		unsafe.Offsetof(h.RingHead), unsafe.Offsetof(h.RingTail), unsafe.Offsetof(h.Taken),
 		unsafe.Offsetof(h.Room), unsafe.Offsetof(h.Waiting), unsafe.Offsetof(h.Sleeps), unsafe.Offsetof(h.Work),
 		unsafe.Offsetof(h.Attached),
 		unsafe.Offsetof(h.GlobHits), unsafe.Offsetof(h.Matched), unsafe.Offsetof(h.Stats), unsafe.Offsetof(h.Missing),

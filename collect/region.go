@@ -175,6 +175,12 @@ func (r *Region) end(how uint32) {
 	futex(&r.header.Room, futexWake, 1<<30, nil)
 }
 
+// Pool is how many bytes the pool of tensors has, and how many of them tensors hold that were not written yet.
+func (r *Region) Pool() (size, used uint64) {
+	returned := atomic.LoadUint64(&r.header.Returned) // first: what is returned was taken before
+	return r.plan.slots * SlotBytes, (atomic.LoadUint64(&r.header.Taken) - returned) * SlotBytes
+}
+
 // Moved is a number that grows with what passes through the shared memory, and whether a thread of the model waits
 // for room in it.
 func (r *Region) Moved() (moved uint64, modelWaits bool) {

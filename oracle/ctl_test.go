@@ -78,6 +78,9 @@ type ctlAnswer struct {
 		Packets uint64  `json:"packets"`
 		Level   string  `json:"level"`
 
+		PoolUsed   int64 `json:"pool_bytes_used"`
+		Goroutines int   `json:"goroutines"`
+
 		Requests kvcache.RequestsNow `json:"requests"`
 
 		Steering  rundir.Steering   `json:"steering"`

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -45,14 +46,14 @@ func TestEndurance(t *testing.T) {
 	testenv.Slow(t)
 	testenv.NeedRoot(t)
 	e := &endurance{out: t.TempDir(), random: rand.New(rand.NewPCG(1, 2)), consumer: deaf(t), ends: map[string]int{}}
-	view := exec.Command(testenv.NeedBinary(t), "serve", e.out, "--listen", "unix:"+filepath.Join(t.TempDir(), "s"),
-		"--no-token")
+	address := filepath.Join(t.TempDir(), "s")
+	view := exec.Command(testenv.NeedBinary(t), "serve", e.out, "--listen", "unix:"+address, "--no-token")
 	if err := view.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { view.Process.Kill(); view.Wait() })
 	began, length, warm := time.Now(), soakTime(t, 10*time.Minute), int64(0)
-	rounds := 0
+	rounds, some := 0, 0
 	for ; time.Since(began) < length; rounds++ {
 		e.round(t, rounds)
 		if t.Failed() {
@@ -60,15 +61,41 @@ func TestEndurance(t *testing.T) {
 		}
 		seen := resident(t, view.Process.Pid)
 		if rounds < 4 {
-			warm = max(warm, seen)
-		} else if seen > warm+24<<10 || descriptors(t, view.Process.Pid) > 64 {
-			t.Fatalf("serve grew from %d to %d KiB, with %d descriptors", warm, seen, descriptors(t, view.Process.Pid))
+			warm, some = max(warm, seen), max(some, goroutines(t, address))
+			continue
+		}
+		testenv.Until(t, "serve has as many goroutines as when it was warm",
+			func() bool { return goroutines(t, address) <= some+4 })
+		if files := descriptors(t, view.Process.Pid); seen > warm+24<<10 || files > 64 {
+			t.Fatalf("serve grew from %d to %d KiB, with %d descriptors", warm, seen, files)
 		}
 	}
 	t.Logf("%d rounds in %v, ended by %v; %d requests answered; grown when warm: collector %d KiB, server %d KiB at "+
 		"most; "+
-		"serve: %d KiB", rounds, time.Since(began).Round(time.Second), e.ends, e.answered.Load(), e.most[0], e.most[1],
-		resident(t, view.Process.Pid))
+		"serve: %d KiB and %d goroutines", rounds, time.Since(began).Round(time.Second), e.ends, e.answered.Load(),
+		e.most[0], e.most[1], resident(t, view.Process.Pid), goroutines(t, address))
+}
+
+// goroutines is how many of them the server of runs at a Unix socket has.
+func goroutines(t *testing.T, address string) int {
+	t.Helper()
+	client := http.Client{Timeout: testenv.Patience(), Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", address) }}}
+	answer, err := client.Get("http://localhost/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	_, after, _ := strings.Cut(string(text), "\ngo_goroutines ")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return n
 }
 
 // deaf listens, accepts, and does nothing more.
@@ -115,7 +142,7 @@ func (e *endurance) round(t *testing.T, n int) {
 	load := e.load(ctx, s.url)
 	time.Sleep(time.Duration(5+e.random.IntN(10)) * time.Second)
 	warm := [2]int64{resident(t, collector), resident(t, model)}
-	files := descriptors(t, collector)
+	files, threads := descriptors(t, collector), ctl(t, dir, "status").Status.Goroutines
 	step(t, 3*time.Second)
 	time.Sleep(time.Duration(5+e.random.IntN(25)) * time.Second)
 	for i, pid := range []int{collector, model} {
@@ -127,6 +154,8 @@ func (e *endurance) round(t *testing.T, n int) {
 	if now := descriptors(t, collector); now > files+16 {
 		t.Errorf("the collector has %d descriptors, and had %d", now, files)
 	}
+	testenv.Until(t, "the collector has as many goroutines as before, while none is short-lived",
+		func() bool { return ctl(t, dir, "status").Status.Goroutines <= threads+4 })
 	if m := metadata(t, dir); m.Stopped != nil {
 		t.Fatalf("recording stopped: %+v\n%s", m.Stopped, s.stderr.String())
 	}
@@ -135,6 +164,12 @@ func (e *endurance) round(t *testing.T, n int) {
 	time.Sleep(time.Duration(e.random.IntN(3000)) * time.Millisecond)
 	how := []string{"request", "collector killed", "server killed", "both killed"}[n%4]
 	e.ends[how]++
+	if how == "request" {
+		stop()
+		load.Wait()
+		ctl(t, dir, "off")
+		poolEmpties(t, dir)
+	}
 	switch how {
 	case "collector killed":
 		unix.Kill(collector, unix.SIGKILL)

@@ -206,7 +206,7 @@ func TestRequestSoak(t *testing.T) {
 	trace, done, sent := soakTrace(t), make(chan struct{}), int64(0)
 	go func() { sent = c.replay(trace, time.Now().Add(length)); close(done) }()
 	wantFlat(t, done, length, map[string]int{"collector": s.cmd.Process.Pid,
-		"server": childrenOf(s.cmd.Process.Pid)[0]})
+		"server": childrenOf(s.cmd.Process.Pid)[0]}, s.out)
 	if len(c.failed) > 0 {
 		t.Errorf("%d requests failed, such as: %v", len(c.failed), c.failed[0])
 	}

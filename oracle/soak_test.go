@@ -28,7 +28,8 @@ func soakTime(t *testing.T, otherwise time.Duration) time.Duration {
 }
 
 // TestSoak records for a long time, within a bounded disk, in segments and with a live consumer's worth of work for
-// all parts, and demands that neither process's memory nor its descriptors grow once both are warm.
+// all parts, and demands that neither process's memory nor its descriptors grow once both are warm, nor the collector's
+// goroutines, and that no slot of the pool is kept.
 func TestSoak(t *testing.T) {
 	testenv.Slow(t)
 	length := soakTime(t, 2*time.Minute)
@@ -37,7 +38,7 @@ func TestSoak(t *testing.T) {
 		"-p", prompt, "-n", "100000000", "-c", "512", "--context-shift", "--ignore-eos", "-t", "1", "-s", "1")
 	done := make(chan struct{})
 	time.AfterFunc(length, func() { close(done) })
-	wantFlat(t, done, length, map[string]int{"collector": g.cmd.Process.Pid, "model": g.model(t)})
+	wantFlat(t, done, length, map[string]int{"collector": g.cmd.Process.Pid, "model": g.model(t)}, g.out)
 	select {
 	case <-g.exited:
 		t.Fatalf("it ended early: %v\n%s", g.cmd.ProcessState, g.stderr.String())
@@ -52,8 +53,9 @@ func TestSoak(t *testing.T) {
 	llamatap(t, "verify", dirs[0]).good(t)
 }
 
-// wantFlat watches processes until done and demands that neither memory nor descriptors grow once they are warm.
-func wantFlat(t *testing.T, done <-chan struct{}, length time.Duration, pids map[string]int) {
+// wantFlat watches processes until done and demands that neither memory nor descriptors grow once they are warm, nor
+// the goroutines of the collector of the run below out; now and then it captures nothing until the pool is empty.
+func wantFlat(t *testing.T, done <-chan struct{}, length time.Duration, pids map[string]int, out string) {
 	t.Helper()
 	type use struct {
 		warm, most, last int64
@@ -65,11 +67,25 @@ func wantFlat(t *testing.T, done <-chan struct{}, length time.Duration, pids map
 	}
 	warm := time.Now().Add(min(length/4, 5*time.Minute))
 	minute := time.Now()
+	threads, last, looked, emptied := 0, 1<<30, time.Now(), 0 // goroutines
+	late := time.Now().Add(length * 3 / 4)
 	for going := true; going; {
 		select {
 		case <-done:
 			going = false
 		case <-time.After(500 * time.Millisecond):
+		}
+		switch n := ctl(t, out, "status").Status.Goroutines; { // more while a segment is closed
+		case time.Now().Before(warm):
+			threads = max(threads, n)
+		case time.Now().After(late):
+			last = min(last, n)
+		}
+		if time.Since(looked) > min(length/20, time.Minute) {
+			ctl(t, out, "off")
+			poolEmpties(t, out)
+			ctl(t, out, "on")
+			looked, emptied = time.Now(), emptied+1
 		}
 		for name, pid := range pids {
 			u := all[name]
@@ -95,6 +111,17 @@ func wantFlat(t *testing.T, done <-chan struct{}, length time.Duration, pids map
 			t.Errorf("the %s grew", name)
 		}
 	}
+	t.Logf("the collector has at most %d goroutines when warm, at least %d at last; its pool was empty %d times",
+		threads, last, emptied)
+	if last > threads || emptied == 0 {
+		t.Error("the collector's goroutines grew, or were not looked at")
+	}
+}
+
+// poolEmpties waits until no tensor of the run below out, which captures nothing any more, is in the pool.
+func poolEmpties(t *testing.T, out string) {
+	t.Helper()
+	testenv.Until(t, "the pool is empty", func() bool { return ctl(t, out, "status").Status.PoolUsed == 0 })
 }
 
 // resident is the resident size of a process in KiB.

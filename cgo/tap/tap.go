@@ -17,7 +17,7 @@ package tap
 //     const int v[] = {
 //         sizeof(struct tap_header), sizeof(struct tap_config), sizeof(struct tap_stats),
 //         TAP_OFFSET(config), TAP_OFFSET(queue_head), TAP_OFFSET(queue_tail), TAP_OFFSET(ring_head),
-//         TAP_OFFSET(ring_tail),
+//         TAP_OFFSET(ring_tail), TAP_OFFSET(taken),
 //         TAP_OFFSET(room), TAP_OFFSET(waiting), TAP_OFFSET(collector_sleeps), TAP_OFFSET(work), TAP_OFFSET(attached),
 //         TAP_OFFSET(glob_hits), TAP_OFFSET(matched), TAP_OFFSET(stats), TAP_OFFSET(missing),
 //         TAP_OFFSET(config.start.layers_set), TAP_OFFSET(config.start.globs), TAP_OFFSET(config.overflow),

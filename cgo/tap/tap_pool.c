@@ -228,6 +228,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
     }
     if (first >= 0) {
         tap_pool_mark((uint64_t) first, n, true);
+        tap_set(&h->taken, tap_peek(&h->taken) + n);
     }
     const bool wake = tap.n_used * 4 > tap_pool_size() * 3 && tap_wake_due();
     tap_unlock();
@@ -247,6 +248,7 @@ int64_t tap_pool_reserve(uint64_t n, uint64_t * wait_ns, enum tap_loss * cause) 
 void tap_pool_cancel(uint64_t first, uint64_t n) {
     tap_lock();
     tap_pool_clear(first, n);
+    tap_set(&tap.header->taken, tap_peek(&tap.header->taken) - n);
     tap_unlock();
     tap_made_room();
 }

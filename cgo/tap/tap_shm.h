@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define TAP_SHM_MAGIC   0x314d485350415401ull // bytes 01 'T' 'A' 'P' 'S' 'H' 'M' '1'
-#define TAP_SHM_VERSION 22u
+#define TAP_SHM_VERSION 23u
 
 #define TAP_MAX_GLOBS    64
 #define TAP_GLOB_SIZE    128
@@ -207,6 +207,7 @@ struct tap_header {
     _Atomic uint64_t returned;                // slots in them
     _Alignas(64) _Atomic uint64_t ring_tail;  // runs taken back, by the tap
     _Atomic uint64_t wake_returned;           // a model that waits is to be woken when returned has come so far
+    _Atomic uint64_t taken;                   // slots reserved, without what was cancelled; less returned: those in use
     _Alignas(64) _Atomic uint32_t room;       // futex: changes whenever the collector makes room
     _Atomic uint32_t waiting;                 // threads of the model that wait on room
     _Atomic uint32_t collector_sleeps;        // enum tap_sleep: the collector is in a futex wait on work

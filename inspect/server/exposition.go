@@ -26,6 +26,10 @@ func describe(kind dto.MetricType, name, help string, labels []string) *metric {
 	return &metric{"llamatap_" + name, help, kind, append([]string{"run"}, labels...)}
 }
 
+// goroutines has the name that every Go program's metric has.
+var goroutines = &metric{name: "go_goroutines", help: "Number of goroutines that currently exist.",
+	kind: dto.MetricType_GAUGE}
+
 func counter(name, help string, labels ...string) *metric {
 	return describe(dto.MetricType_COUNTER, name, help, labels)
 }
@@ -135,7 +139,7 @@ func writeSamples(w io.Writer, form expfmt.Format, samples []sample) error {
 		before := ""
 		family := &dto.MetricFamily{Name: &of.name, Help: &of.help, Type: &of.kind}
 		for len(samples) > 0 && samples[0].of == of {
-			if samples[0].labels == before {
+			if len(family.Metric) > 0 && samples[0].labels == before {
 				return fmt.Errorf("metric %s has two values for {%s}", of.name, before)
 			}
 			before = samples[0].labels

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -131,7 +132,7 @@ func (m *metrics) collect() ([]sample, error) {
 	}
 	late, done := context.WithTimeout(context.Background(), m.server.o.Limits.FoldTime+askTime+time.Second)
 	defer done()
-	var samples []sample
+	samples := []sample{goroutines.at(float64(runtime.NumGoroutine()))}
 	for i, run := range chosen {
 		select {
 		case of := <-found[i]:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"time"
 
@@ -378,6 +379,8 @@ func (st *steering) status() control.Status {
 		now.Tensors = st.run.o.Tap.Tensors
 		now.Layers = strings.TrimSpace(st.run.o.Tap.Layers.String())
 	}
+	now.Pool, now.PoolUsed = st.run.region.Pool()
+	now.Goroutines = runtime.NumGoroutine()
 	now.Account = st.report.account()
 	now.Packets, now.Stored = now.Account.Recorded().Packets, st.files.written().Stored
 	now.Lost = now.Account.LostTotal().Packets

@@ -22,6 +22,9 @@ void bed_end(struct bed * b) {
     tap_leave();
     log_drain(&b->log);
     CHECK(b->log.damage == NULL, "%s", b->log.damage);
+    const struct tap_header * h = b->shm.h;
+    CHECK(b->log.hold || h->taken == h->returned, "%lu slots taken, %lu given back", (unsigned long) h->taken,
+          (unsigned long) h->returned);
     log_clear(&b->log);
     graph_free(&b->graph);
     shm_free(&b->shm);

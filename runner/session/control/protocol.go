@@ -102,7 +102,11 @@ type Status struct {
 	Stored     uint64            `json:"bytes_stored"`
 	Lost       uint64            `json:"packets_lost"`
 	Losses     map[string]uint64 `json:"losses,omitempty"` // the same, by cause
-	Account    *rundir.Account   `json:"account,omitempty"`
+	// PoolUsed is what tensors hold of the memory between the model and the collector that were not written yet.
+	PoolUsed   uint64          `json:"pool_bytes_used"`
+	Pool       uint64          `json:"pool_bytes"`
+	Goroutines int             `json:"goroutines"` // of the collector
+	Account    *rundir.Account `json:"account,omitempty"`
 }
 
 // State is what a run captures.
