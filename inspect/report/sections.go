@@ -104,7 +104,14 @@ const (
 
 // spans are executions, tokens and page faults, a row for each context, sequence and thread.
 func (t *tracks) spans() *figure {
-	c := &figure{Kind: drawnSpans, Title: "Executions of graphs, generated tokens and page faults", X: timeAxis}
+	drawn := []string{"executions of graphs"}
+	if len(t.Tokens.All) > 0 {
+		drawn = append(drawn, "generated tokens")
+	}
+	if len(t.Faults.All) > 0 {
+		drawn = append(drawn, "page faults")
+	}
+	c := &figure{Kind: drawnSpans, Title: upper(strings.Join(drawn, ", ")), X: timeAxis}
 	of := map[string]*curve{}
 	colours := []string{prefill, decode, generated, pageFault, maintenance}
 	add := func(name string, row int, s *export.Stretch, text string) {

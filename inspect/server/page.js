@@ -75,7 +75,7 @@ function drawRuns() {
   const cut = found.length > rows.length ? `, the newest ${rows.length} are listed` : "";
   show("count", runs.length === 0 ? "There are no runs yet." : `${found.length} of ${runs.length} runs${cut}`);
 }
-const chosen = () => location.hash.startsWith("#run=") ? decodeURIComponent(location.hash.slice(5)) : "";
+const chosen = () => new URLSearchParams(location.hash.slice(1)).get("run") ?? "";
 
 // A stream of a route, read line by line until it ends or is stopped. It returns whether it ended by itself.
 async function stream(path, stop, take) {
