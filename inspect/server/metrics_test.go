@@ -329,7 +329,7 @@ func TestDashboard(t *testing.T) {
 			ID      int
 			Title   string
 			Type    string
-			Targets []struct{ Expr string }
+			Targets []struct{ Expr, LegendFormat string }
 		}
 	}
 	decode(t, text, &board)
@@ -360,10 +360,15 @@ func TestDashboard(t *testing.T) {
 			if len(names) == 0 {
 				t.Errorf("%s: %s", p.Title, target.Expr)
 			}
-			for _, name := range names {
-				if !described[strings.TrimSuffix(name, "_bucket")] {
-					t.Errorf("%s asks for %s, which there is not", p.Title, name)
-				}
+			sums := regexp.MustCompile(`\b(sum|max|count)\b`).MatchString(target.Expr)
+			byRun := strings.Contains(target.Expr, "by (run")
+			if (!sums || byRun) && !strings.Contains(target.LegendFormat, "{{run}}") {
+				t.Errorf("%s does not say which run a series is of", p.Title)
+			}
+			// Of two runs, shares of the time add up to more than all of it, and each counts what a device draws.
+			if !byRun && regexp.MustCompile(`_(graph|looking|recomputed)_seconds|_energy_`).MatchString(
+				strings.ReplaceAll(target.Expr, "timed_graph", "")) {
+				t.Errorf("%s adds up what runs have at the same time", p.Title)
 			}
 		}
 	}
