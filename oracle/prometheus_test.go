@@ -170,6 +170,34 @@ func TestPrometheus(t *testing.T) {
 	wantQuantiles(t, native, read, runDirs(t, s.out)[0])
 }
 
+// TestAlerts: a loss is alerted for ten minutes, the first one of its kind too, of which Prometheus has a new series.
+func TestAlerts(t *testing.T) {
+	_, promtool := testenv.NeedPrometheus(t)
+	path := filepath.Join(t.TempDir(), "test.yml")
+	text := fmt.Appendf(nil, "rule_files: [%q]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n",
+		filepath.Join(testenv.Root(t), "docs", "alerts.yml"))
+	for run, values := range map[string]string{"new": "_x3 500x40", "known": "7x30 8x20"} {
+		text = fmt.Appendf(text, "      - {series: 'llamatap_events_lost_total{run=%q}', values: %q}\n", run, values)
+	}
+	text = append(text, "    promql_expr_test:\n"...)
+	for _, at := range []struct {
+		minute int
+		alerts []string
+	}{{5, []string{"new", "known"}}, {20, nil}, {33, []string{"known"}}, {45, nil}} {
+		text = fmt.Appendf(text, "      - eval_time: %dm\n        expr: count by (run) (ALERTS)\n        exp_samples:\n",
+			at.minute)
+		for _, run := range at.alerts {
+			text = fmt.Appendf(text, "          - {labels: '{run=%q}', value: 1}\n", run)
+		}
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "test", "rules", path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // board is the expressions of the dashboard's panels by their titles, over all runs.
 func board(t *testing.T) map[string]string {
 	t.Helper()
