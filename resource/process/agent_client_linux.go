@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (h *RemoteHost) ask(what, to any) error {
 		return err
 	}
 	if !h.in.Scan() {
-		return errors.Join(errors.New("the agent ended"), h.in.Err())
+		return cmp.Or(h.in.Err(), errors.New("the agent ended"))
 	}
 	return json.Unmarshal(h.in.Bytes(), to)
 }

@@ -1,10 +1,12 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +130,21 @@ func TestAgentLosesCollector(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAgentUnreachable: a connection that broke is no agent that ended, and what is said of it is one line.
+func TestAgentUnreachable(t *testing.T) {
+	near, far := net.Pipe()
+	host := &RemoteHost{Name: "a", conn: near, in: bufio.NewScanner(near)}
+	go func() {
+		bufio.NewReader(far).ReadString('\n')
+		near.SetReadDeadline(time.Now())
+	}()
+	_, err := host.Snapshot(time.Now())
+	if !errors.Is(err, os.ErrDeadlineExceeded) || strings.ContainsAny(err.Error(), "\n") ||
+		strings.Contains(err.Error(), "ended") {
+		t.Errorf("%v", err)
 	}
 }
 
