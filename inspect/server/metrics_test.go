@@ -148,7 +148,7 @@ llamatap_kv_cells{cache="base",ctx="0",run="RUN",state="used"} 4
 # HELP llamatap_events_lost_total Resource events that are not in the log.
 # TYPE llamatap_events_lost_total counter
 llamatap_events_lost_total{cause="rate",event="sampling_state",run="RUN"} 3
-# HELP llamatap_capture_bytes Bytes of captured tensors on the disk.
+# HELP llamatap_capture_bytes Bytes of captured tensors on the disk, with the index, which lists every token.
 # TYPE llamatap_capture_bytes gauge
 llamatap_capture_bytes{run="RUN"} 5
 # HELP llamatap_capture_packets_lost_total Captured tensors that a run has lost.
