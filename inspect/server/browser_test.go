@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,10 +173,49 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// TestPageOfHost: the page shows a live run of another host, sets its level, and opens its report.
+// relay passes connections on to addr. cut ends those that there are.
+func relay(t *testing.T, addr string) (at string, cut func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	var mu sync.Mutex
+	var open []net.Conn
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, near, far)
+			mu.Unlock()
+			go io.Copy(far, near)
+			go io.Copy(near, far)
+		}
+	}()
+	return listener.Addr().String(), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, conn := range open {
+			conn.Close()
+		}
+		open = nil
+	}
+}
+
+// TestPageOfHost: the page shows a live run of another host, sets its level, goes on when the host is back, and opens
+// its report.
 func TestPageOfHost(t *testing.T) {
 	p := servePage(t, 3)
-	far := Host{Name: "gpu-1", URL: &url.URL{Scheme: "http", Host: strings.Trim(p.url, "htp:/")}, Token: token}
+	at, cut := relay(t, strings.Trim(p.url, "htp:/"))
+	far := Host{Name: "gpu-1", URL: &url.URL{Scheme: "http", Host: at}, Token: token}
 	gone := Host{Name: "gpu-2", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
 	addr, _ := listen(t, newServer(t, Options{Token: token, Hosts: []Host{far, gone}}))
 	p.url, p.id = "http://"+addr+"/", "gpu-1:"+p.id
@@ -191,6 +232,13 @@ func TestPageOfHost(t *testing.T) {
 	}
 	pageTokens(p.log, 50, 5)
 	p.Until(`by("text").textContent.includes("word54")`)
+	p.Until(`by("events").textContent.includes("word54")`)
+	cut()
+	p.Until(`by("problem").textContent !== ""`)
+	p.Until(`by("problem").textContent === ""`)
+	pageTokens(p.log, 55, 5)
+	p.Until(`by("text").textContent.includes("word59") && by("events").textContent.includes("word59")`)
+	p.Errors()
 	if err := errors.Join(p.log.Close(), p.run.Seal()); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ async function follow() {
     drawEvents([]);
   }
   const query = "?run=" + encodeURIComponent(run);
-  while (!stop.signal.aborted) {
+  for (let failed = false; !stop.signal.aborted;) {
     let ended = false;
     try {
       await stream("/api/v1/live" + query, stop.signal, (lines) => {
@@ -122,6 +122,8 @@ async function follow() {
           const first = !snapshot;
           snapshot = JSON.parse(line.slice(6));
           draw(snapshot);
+          if (failed) show("problem", "");
+          failed = false;
           if (first || !watching) watch(query);
         }
       });
@@ -129,8 +131,11 @@ async function follow() {
     } catch (err) {
       if (stop.signal.aborted) return;
       show("problem", err.message);
+      failed = true;
     }
     if (ended) return;
+    watching?.abort(); // what cut this stream off has cut that one off, too
+    watching = undefined;
     await new Promise((done) => setTimeout(done, 2000));
   }
 }
