@@ -1,4 +1,4 @@
-package tap
+package tap_test
 
 import (
 	"os"

@@ -53,9 +53,9 @@ package tap
 // }
 import "C"
 
-// offCost measures what the tap costs a decoded token while nothing is recorded, in nanoseconds: the calls of one token
+// OffCost measures what the tap costs a decoded token while nothing is recorded, in nanoseconds: the calls of one token
 // through the tap, and the same calls without it, with functions behind both that do nothing. No model may be in use.
-func offCost(rounds int) (through, direct float64) {
+func OffCost(rounds int) (through, direct float64) {
 	var a, b C.int64_t
 	C.tap_off_cost(C.int64_t(rounds), &a, &b)
 	return float64(a) / float64(rounds), float64(b) / float64(rounds)

@@ -1,10 +1,14 @@
 //go:build llama
 
-package tap
+package tap_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llamatap/llamatap/cgo/tap"
+)
 
 func BenchmarkOff(b *testing.B) {
-	through, direct := offCost(max(b.N, 1))
+	through, direct := tap.OffCost(max(b.N, 1))
 	b.ReportMetric(through-direct, "ns-own/token")
 }

@@ -1,4 +1,4 @@
-package vector
+package vector_test
 
 import (
 	"errors"
@@ -6,17 +6,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/llamatap/llamatap/cgo/vector"
 )
 
 // kernels are those that this processor runs.
-func kernels(t testing.TB) []Kernel {
-	widest, err := New()
+func kernels(t testing.TB) []vector.Kernel {
+	widest, err := vector.New()
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Log("built without llama.cpp")
 		return nil
 	}
-	var all []Kernel
-	for bits := Kernel(128); bits <= widest; bits *= 2 {
+	var all []vector.Kernel
+	for bits := vector.Kernel(128); bits <= widest; bits *= 2 {
 		all = append(all, bits)
 	}
 	return all
