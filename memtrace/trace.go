@@ -98,7 +98,7 @@ var traceTable = [traceColumns]TraceColumn{
 	{"pieces", ColumnInt64, "", "runs of size/pieces bytes each"},
 	{"stride", ColumnInt64, inBytes, "from the beginning of one piece to the next; null: one piece"},
 	{"flags", ColumnInt32, "",
-		"sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown, 64 inferred"},
+		"sum of 1 fusible, 2 padded, 4 repacked, 8 loaded, 16 scattered, 32 unknown, 64 inferred, 128 copied"},
 	{"count", ColumnInt64, "", "accesses that the row stands for"},
 	{"window_ns", ColumnInt64, inNS, "length of the window that the row sums up"},
 	{"pid", ColumnInt32, "", "process that made the access"},
