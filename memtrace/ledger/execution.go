@@ -86,7 +86,7 @@ func (x *execution) fill(of *ggmlhooks.Execution, p *plan) {
 	}
 	switch {
 	case of.Phase == ggmlhooks.PhaseSetup:
-		x.phase = memtrace.Setup
+		x.phase, x.first = memtrace.Setup, none // its tokens are none of the run's
 	case len(of.Tokens) == 0 && p.tokens == 0:
 		x.phase = memtrace.Maintenance
 	}

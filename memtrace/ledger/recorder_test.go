@@ -136,7 +136,7 @@ func TestLoaded(t *testing.T) {
 }
 
 // TestPhases: memory that comes and goes, the loading of weights, warm-ups, the run and the work between are recorded
-// apart, in order.
+// apart, in order. Tokens of a warm-up are none of the run's.
 func TestPhases(t *testing.T) {
 	b := newBed(t, Options{})
 	b.graph(layer(1, 1))
@@ -162,21 +162,22 @@ func TestPhases(t *testing.T) {
 	run(6000, true, 0)  // it is never decided
 	b.must(b.BufferEnd(ggmlhooks.BufferEnd{ID: inCompute, MonoNS: 9000}))
 	var got []string
-	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags", "step") {
+	for _, row := range b.rows("phase", "op", "graph_seq", "ggml_op", "region_type", "size", "flags", "step",
+		"token_index") {
 		if kind := strings.Fields(row)[3]; kind == "-" || kind == "MUL_MAT_ID" && strings.Contains(row, "weight") ||
 			kind == "ROPE" {
 			got = append(got, row)
 		}
 	}
 	want := []string{
-		"weight_load alloc - - weight 8192 0 -", "weight_load write - - weight 3200 8 -",
-		"weight_load write - - weight 128 8 -", "weight_load write - - weight 192 8 -",
-		"weight_load alloc - - kv_cache 4096 0 -", "weight_load alloc - - compute_buffer 8192 0 -",
-		"weight_load alloc - - compute_buffer 4096 0 -",
-		"setup read 1 MUL_MAT_ID weight 64 0 -", "generation read 2 MUL_MAT_ID weight 64 0 prefill",
-		"maintenance read 3 ROPE kv_cache 256 0 -", "maintenance write 3 ROPE kv_cache 256 0 -",
-		"generation read 5 MUL_MAT_ID weight 64 0 prefill",
-		"teardown free - - compute_buffer 8192 0 -",
+		"weight_load alloc - - weight 8192 0 - -", "weight_load write - - weight 3200 8 - -",
+		"weight_load write - - weight 128 8 - -", "weight_load write - - weight 192 8 - -",
+		"weight_load alloc - - kv_cache 4096 0 - -", "weight_load alloc - - compute_buffer 8192 0 - -",
+		"weight_load alloc - - compute_buffer 4096 0 - -",
+		"setup read 1 MUL_MAT_ID weight 64 0 - -", "generation read 2 MUL_MAT_ID weight 64 0 prefill 3",
+		"maintenance read 3 ROPE kv_cache 256 0 - -", "maintenance write 3 ROPE kv_cache 256 0 - -",
+		"generation read 5 MUL_MAT_ID weight 64 0 prefill 6",
+		"teardown free - - compute_buffer 8192 0 - -",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
