@@ -40,7 +40,7 @@ type Config struct {
 // Settings are those of the experiment as a whole.
 type Settings struct {
 	Name        string `yaml:"name" doc:"its name; runs of one name belong together" default:"default" pattern:"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" words:"letters, digits, dots, dashes and underscores, at most 64"`
-	Seed        int64  `yaml:"seed" doc:"of sampling, counted up by one per repetition, and of the order of both runs of a cell" default:"1" min:"0" max:"4294900000"`
+	Seed        int64  `yaml:"seed" doc:"of sampling, counted up by workload.concurrency per repetition, and of the order of both runs of a cell" default:"1" min:"0" max:"4294900000"`
 	Repetitions int64  `yaml:"repetitions" doc:"how often each combination is run" default:"3" min:"1" max:"10000"`
 }
 
