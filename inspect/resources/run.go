@@ -63,6 +63,8 @@ type Run struct {
 	Hosts   []resource.OtherHost `json:"hosts,omitempty"`
 	// folder with the rows of its tensors, of a run with --tap-dataset
 	Dataset string `json:"dataset,omitempty"`
+	// what was added to the residual stream, one after the other
+	Steering []rundir.Steering `json:"steering,omitempty"`
 }
 
 // Data is what one recorder, or several of a kind, wrote.
@@ -169,7 +171,7 @@ func (r *Run) describe(m *rundir.Metadata) {
 	if m.Losses != nil {
 		r.Losses = m.Losses
 	}
-	r.Account = m.Account
+	r.Account, r.Steering = m.Account, m.Steering
 	if m.Tokens != nil {
 		r.Tokens = new(m.Tokens.Prompt + m.Tokens.Generated)
 	}
@@ -195,6 +197,11 @@ func (r *Run) WriteText(out io.Writer) error {
 	}
 	if r.Dataset != "" {
 		rows = append(rows, []string{"dataset", r.Dataset})
+	}
+	for _, steering := range r.Steering {
+		if steering.FirstExec != nil {
+			rows = append(rows, []string{"steering", steering.String()})
+		}
 	}
 	switch {
 	case r.Account != nil && r.Account.Lossy():

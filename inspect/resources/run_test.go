@@ -97,6 +97,21 @@ func TestDatasetRun(t *testing.T) {
 	}
 }
 
+// TestSteeredRun: a run that was steered and captured nothing names the vectors that acted.
+func TestSteeredRun(t *testing.T) {
+	r := newRun("run_1", "run_1", StateSealed)
+	r.describe(&rundir.Metadata{Steering: []rundir.Steering{
+		{Number: 1, Vector: &rundir.Vector{File: "a.gguf", Scale: 0.5, Layers: "1-5"}, FirstExec: new(uint64(3))},
+		{Number: 2, Vector: &rundir.Vector{File: "b.gguf", Scale: 1, Layers: "1-5"}},
+	}})
+	var text bytes.Buffer
+	check(t, r.WriteText(&text))
+	if got := text.String(); !strings.Contains(got, "steering  0.5 × a.gguf, layers 1-5") ||
+		strings.Contains(got, "b.gguf") {
+		t.Error(got)
+	}
+}
+
 func TestReadNoRun(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "a.txt"), nil, 0o600))
