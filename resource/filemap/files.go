@@ -84,13 +84,19 @@ func newFiles() *Files {
 // Place returns what a Hit's number stands for.
 func (f *Files) Place(i int) *Place { return &f.places[i] }
 
-// AddPath makes a file known by its path, and returns its key.
+// AddPath makes a file known by its path, and returns its key. A model that is known keeps its name and places.
 func (f *Files) AddPath(path string) (fileKey, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fileKey{}, err
+	}
 	key, err := keyOf(path)
 	if err != nil {
 		return fileKey{}, err
 	}
-	f.add(key, path, path)
+	if n := f.files[key]; n == nil || n.model == nil {
+		f.add(key, path, path)
+	}
 	return key, nil
 }
 

@@ -152,6 +152,54 @@ func proc(t *testing.T, pid int, maps string) string {
 	return dir
 }
 
+// TestAddKnown: a model that was found in a process's mappings has the same places after its path is added, again and
+// again, and under another name.
+func TestAddKnown(t *testing.T) {
+	path, model := small(t)
+	key, err := keyOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFiles()
+	f.Proc = proc(t, os.Getpid(), "")
+	pid := uint32(os.Getpid())
+	if err := os.Symlink("/", filepath.Join(f.Proc, fmt.Sprint(pid), "root")); err != nil {
+		t.Fatal(err)
+	}
+	f.setPath(key, path, pid)
+	link := filepath.Join(t.TempDir(), "link.gguf")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	e := &Event{Kind: Read, File: key, First: uint64(model.Tensors[0].Offset) / f.Page}
+	want := f.Resolve(e).Place
+	for _, path := range []string{path, link, path} {
+		if added, err := f.AddPath(path); err != nil || added != key {
+			t.Fatalf("%v, %v", added, err)
+		}
+		got := f.Resolve(e).Place
+		f.spread(key, e.First*f.Page, 1, func(place int, _ uint64) {
+			if place != want || got != want || f.Place(place).File == link {
+				t.Errorf("%s: %+v and %+v, want %+v", path, f.Place(got), f.Place(place), f.Place(want))
+			}
+		})
+	}
+}
+
+// TestAddRelative: the path of a place is absolute, as that of a mapping.
+func TestAddRelative(t *testing.T) {
+	path, _ := small(t)
+	t.Chdir(filepath.Dir(path))
+	f := newFiles()
+	key, err := f.AddPath(filepath.Base(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Place(f.Resolve(&Event{Kind: Read, File: key}).Place).File; got != path {
+		t.Errorf("%s, want %s", got, path)
+	}
+}
+
 func TestResolve(t *testing.T) {
 	f := newFiles()
 	f.Page, f.Again = 4096, 0
