@@ -203,9 +203,10 @@ func (f *Files) find(e *Event) *file {
 	}
 	if p := f.process(e.PID, true); p != nil {
 		if m := p.find(e.At); e.Kind == Fault && m != nil && m.named() &&
-			(m.key == e.File || m.offset+(e.At-m.start) >= e.First*f.Page &&
+			(m.key == e.File || m.key.Dev != e.File.Dev && m.offset+(e.At-m.start) >= e.First*f.Page &&
 				m.offset+(e.At-m.start) < (e.Last+1)*f.Page) {
-			// Some file systems report other numbers to a process than the kernel uses.
+			// Some file systems report another device to a process than the kernel uses. Of the same device, it is
+			// another file, which was mapped there since.
 			return f.add(e.File, m.path, seen(f.Proc, e.PID, m.path))
 		}
 		if now := f.files[e.File]; now != nil && now.known {

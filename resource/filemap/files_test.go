@@ -230,6 +230,8 @@ func TestResolve(t *testing.T) {
 			Flags: Around}, "/models/tiny model.gguf", 0x25008},
 		{"another number", Event{At: 0x7f0000003123, File: fileKey{9, 9}, First: 0x13, Last: 0x13, Flags: Slow},
 			"/models/tiny model.gguf", 0x13123},
+		{"another file, which was mapped there before", Event{At: 0x7f0000003123, File: fileKey{0xfe << 20, 78},
+			First: 0x13, Last: 0x13, Flags: Slow}, "dev:254:0/ino:78", 0x13123},
 		{"open", Event{Kind: Read, File: openKey, First: 2, Last: 3}, opened, 0x2000},
 		{"nobody's", Event{Kind: Read, File: fileKey{8<<20 | 1, 4}}, "dev:8:1/ino:4", 0},
 		{"heap", Event{At: 0x55d0c0300008}, memoryHeap, 0},
