@@ -153,7 +153,7 @@ func importance(latencies []sample, series []metricSample, k int, step float64) 
 			x, y = columns(x[:0], y[:0], pairs, metric)
 			m := correlate(x, y)
 			if lag == 0 {
-				rows[metric].zero(m)
+				rows[metric].zero(m, hasMetric(series, metric))
 			}
 			if k > 0 {
 				row := LagRow{Lag: lag, Seconds: float64(lag) * step, N: m.n}
@@ -172,11 +172,16 @@ func importance(latencies []sample, series []metricSample, k int, step float64) 
 	return rows
 }
 
+// hasMetric reports whether a snapshot has a metric.
+func hasMetric(series []metricSample, metric int) bool {
+	return slices.ContainsFunc(series, func(s metricSample) bool { return !math.IsNaN(s.metric[metric]) })
+}
+
 // zero fills in what holds without lag.
-func (c *Correlation) zero(m moments) {
+func (c *Correlation) zero(m moments, recorded bool) {
 	c.N = m.n
 	switch {
-	case m.n == 0:
+	case !recorded:
 		c.Why = "not recorded"
 	case m.n < fewest:
 		c.Why = "too few"

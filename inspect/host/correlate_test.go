@@ -128,6 +128,9 @@ func TestLag(t *testing.T) {
 		rows[metricMemory].Best != nil || rows[metricCPU].Why != "not recorded" {
 		t.Errorf("%+v %+v", rows[metricMemory], rows[metricCPU])
 	}
+	if none := importance(nil, series, 0, 5); none[metricIO].Why != "too few" || none[metricCPU].Why != "not recorded" {
+		t.Errorf("without requests: %+v", none)
+	}
 	if few := importance(latencies[:3], series, 1, 5)[metricIO]; few.Why != "too few" || few.N != 3 || few.Best != nil {
 		t.Errorf("%+v", few)
 	}
