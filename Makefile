@@ -107,11 +107,11 @@ bench: build
 # bench-compare measures this checkout against another: make bench-compare BASE=main BENCH='-m model.gguf -n 64'
 BASE  ?=
 BENCH ?= -p 128 -n 64
-PROFILE ?= --tap-tensors=l_out*
+PROFILE ?= --tap-tensor=l_out*
 bench-compare: build
 	scripts/bench-compare $(BASE) $(BENCH)
 
-# bench-profile samples where the CPU's time goes: make bench-profile PROFILE='--tap-tensors=l_out*' [BASE=rev]
+# bench-profile samples where the CPU's time goes: make bench-profile PROFILE='--tap-tensor=l_out*' [BASE=rev]
 bench-profile: build
 	scripts/bench-profile "$(BASE)" $(PROFILE)
 
@@ -119,7 +119,7 @@ bench-profile: build
 bench-smoke: build
 	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -benchtime 1x ./...
 	bin/llamatap bench tap -m models/gopher-6m-q8_0.gguf -dir bin -pairs 1 -time 1ns -n 8 -prompt 1 -only 'map of memory'
-	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensors 'l_out*' --dir bin
+	bin/llamatap bench -p 16 -n 4 -pg 8,4 -d 0,8 -r 1 --rounds 1 --tap-tensor 'l_out*' --dir bin
 
 fuzz-smoke: llama
 	scripts/test fuzz

@@ -39,7 +39,7 @@ func (t Tap) bulk() []Pair {
 		return Pair{Base: base, Test: test, Gates: []Gate{{Name: row + " / llama-bench -p 512", AtLeast: atLeast,
 			Of: Prefill}}}
 	}
-	capture := []string{"--tap-points", "resid_post", "--tap-dataset"}
+	capture := []string{"--tap-point", "resid_post", "--tap-dataset"}
 	return []Pair{
 		pair("bulk, nothing captured", "(m) packed prompts", 0),
 		pair("bulk, all layers but the last", "(m) dataset, all layers but the last", 0,

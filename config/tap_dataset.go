@@ -59,7 +59,7 @@ func (c checker) dataset() error {
 	_, codec, packed := c.given.top("codec")
 	switch {
 	case !c.tap.Records(Activations):
-		return fmt.Errorf("%s: no tensors are captured: add --tap-points resid_post, or drop it", where)
+		return fmt.Errorf("%s: no tensors are captured: add --tap-point resid_post, or drop it", where)
 	case c.tap.Granularity == ggmlhooks.SampledSlices:
 		return fmt.Errorf("%s: samples have no rows: drop --tap-granularity sampled_slices", where)
 	case packed:

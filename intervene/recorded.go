@@ -10,7 +10,7 @@ import (
 	"github.com/llamatap/llamatap/inspect/tensors"
 )
 
-// Recording is what a run that was recorded with --tap-points holds of some points.
+// Recording is what a run that was recorded with --tap-point holds of some points.
 type Recording struct {
 	Path   string
 	Model  string // name of the model; "" where the run does not state it
@@ -53,7 +53,7 @@ func OpenRecording(ctx context.Context, run *tensors.Run, points []ggmlhooks.Poi
 		}
 	}
 	if len(r.rows) == 0 {
-		return nil, fmt.Errorf("%s has none of the points: record it with --tap-points %s", run.Path, points[0])
+		return nil, fmt.Errorf("%s has none of the points: record it with --tap-point %s", run.Path, points[0])
 	}
 	return r, nil
 }
@@ -66,7 +66,7 @@ func (r *Recording) check(model string, clean []llama.Token, prompt string) erro
 			model)
 	}
 	if n := len(clean); n > len(r.Tokens) || !slices.Equal(clean, r.Tokens[:n]) {
-		return fmt.Errorf("the recording is not of the clean prompt %q: record that one, with --tap-points", prompt)
+		return fmt.Errorf("the recording is not of the clean prompt %q: record that one, with --tap-point", prompt)
 	}
 	return nil
 }

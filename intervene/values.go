@@ -42,7 +42,7 @@ func (s *sweeper) load(ctx context.Context, p *pairRun) (base, source []float32,
 		case s.Recorded != nil:
 			if target = s.Recorded.rows[row]; len(target) != len(own) {
 				return nil, nil, fmt.Errorf("the recording has %d values at %s, the model %d: record a prompt of %d "+
-					"tokens with this model and --tap-points %s", len(target), row, len(own), len(p.base), row.Point)
+					"tokens with this model and --tap-point %s", len(target), row, len(own), len(p.base), row.Point)
 			}
 		case s.Action == "mean":
 			ref := row.ref()

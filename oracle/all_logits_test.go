@@ -104,7 +104,7 @@ func TestAllRows(t *testing.T) {
 // TestPointsWithoutLogits: graphs that are not computed to the end, and graphs of embeddings, have the last layer's
 // points, too.
 func TestPointsWithoutLogits(t *testing.T) {
-	texts, points := textFile(t, `{"prompt":"one two"}`+"\n"), []string{"--tap-points", "resid_post.1,final_norm"}
+	texts, points := textFile(t, `{"prompt":"one two"}`+"\n"), []string{"--tap-point", "resid_post.1,final_norm"}
 	for _, arch := range []string{"llama", "gpt2", "mamba"} {
 		common := []string{"-m", synthetic(t, arch, gguf.F32, nil), "-t", "1", "-c", "64"}
 		for name, c := range map[string]*capture{
@@ -121,7 +121,7 @@ func TestPointsWithoutLogits(t *testing.T) {
 			}
 		}
 	}
-	refused := llamatap(t, "run", "--tap-points", "lm_head", "-m", testenv.Model(t), "--prompts", texts, "-n", "0",
+	refused := llamatap(t, "run", "--tap-point", "lm_head", "-m", testenv.Model(t), "--prompts", texts, "-n", "0",
 		"--all-rows")
 	if refused.status != 2 || !strings.Contains(refused.stderr, "lm_head: --all-rows computes no logits") {
 		t.Errorf("lm_head: status %d\n%s", refused.status, refused.stderr)

@@ -39,7 +39,7 @@ func TestBLAS(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			run := func(args ...string) map[string][]float32 {
 				results := filepath.Join(t.TempDir(), "results.jsonl")
-				c := record(t, append([]string{"--tap-points", "all"}, exact...), slices.Concat(args, []string{
+				c := record(t, append([]string{"--tap-point", "all"}, exact...), slices.Concat(args, []string{
 					"-m", synthetic(t, arch, gguf.F32, nil), "--prompts", prompts, "--results", results, "-n", "0",
 					"--all-logits", "-fa", "off", "-ub", "64", "-c", "256", "-ctk", "f32", "-ctv", "f32", "-t",
 					"2"})...)

@@ -36,7 +36,7 @@ func causal(t *testing.T, args ...string) (r intervene.Report) {
 // are written to files.
 func TestCausal(t *testing.T) {
 	const clean, corrupt = "if err != nil {", "for i := range {"
-	run := record(t, append([]string{"--tap-points", "resid_post,z"}, exact...), "-p", clean, "-n", "1", "-t", "1",
+	run := record(t, append([]string{"--tap-point", "resid_post,z"}, exact...), "-p", clean, "-n", "1", "-t", "1",
 		"-fa", "off").dir
 	sweep := []string{"--corrupt", corrupt, "--points", "resid_post,z", "--layers", "1-5"}
 	want := causal(t, append(sweep, "--clean", clean)...)

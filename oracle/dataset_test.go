@@ -45,7 +45,7 @@ func manyPrompts(t *testing.T, n int) (path string, lengths map[string]int64) {
 func datasetArgs(prompts, results string) []string {
 	return []string{"run", "--prompts", prompts, "--results", results, "-n", "0", "--all-rows", "-ub", "64", "-t",
 		"1",
-		"--tap-points", "resid_post"}
+		"--tap-point", "resid_post"}
 }
 
 // liveInfo is llamatap.json of a dataset.

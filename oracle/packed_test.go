@@ -46,7 +46,7 @@ func TestPacked(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			run := func(args ...string) (map[string][]float32, *capture) {
 				results := filepath.Join(t.TempDir(), "results.jsonl")
-				c := record(t, append([]string{"--tap-points", "resid_post"}, exact...), slices.Concat(args, []string{
+				c := record(t, append([]string{"--tap-point", "resid_post"}, exact...), slices.Concat(args, []string{
 					"-m", synthetic(t, arch, gguf.F32, nil), "--prompts", prompts, "--results", results, "-n", "0",
 					"--temp", "0", "--all-logits", "-fa", "off", "-ub", "16", "-c", "128", "-ctk", "f32", "-ctv", "f32",
 					"-t", "1"})...)

@@ -56,7 +56,7 @@ func TestPoints(t *testing.T) {
 					bound = 5e-3 // it reads keys and values in half precision
 				}
 				t.Run(name+" -fa "+flash, func(t *testing.T) {
-					c := record(t, append([]string{"--tap-points", "all"}, exact...), "-m",
+					c := record(t, append([]string{"--tap-point", "all"}, exact...), "-m",
 						filepath.Join(dir, name+".gguf"), "-p", prompt, "-n", "1", "--temp", "0", "-t", "1",
 						"-fa", flash, "-ctk", "f32", "-ctv", "f32")
 					if got := c.ids("prefill"); fmt.Sprint(got) != fmt.Sprint(ids) {
@@ -122,7 +122,7 @@ func TestPointsSelected(t *testing.T) {
 			args := []string{"-m", synthetic(t, c.arch, gguf.F16, nil), "-p", "One two three four", "-n", "3",
 				"--temp", "0", "-t", "1"}
 			all := record(t, everything, args...).tensors(t)
-			tap := slices.Concat(exact, c.more, []string{"--tap-points", c.points})
+			tap := slices.Concat(exact, c.more, []string{"--tap-point", c.points})
 			for _, run := range []*capture{record(t, tap, args...),
 				tapped(t, tap, "llama-completion", append(args, "-no-cnv")...)} {
 				names := map[string]bool{}
@@ -146,10 +146,10 @@ func TestPointsSelected(t *testing.T) {
 			}
 		})
 	}
-	llamatap(t, "run", "--tap-points", "resid_post", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a", "-n", "1",
+	llamatap(t, "run", "--tap-point", "resid_post", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a", "-n", "1",
 		"-fa",
 		"on", "-ctk", "f32").good(t) // keys are cast: such a node reads itself
-	o := llamatap(t, "run", "--tap-points", "attn_gate", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a")
+	o := llamatap(t, "run", "--tap-point", "attn_gate", "-m", synthetic(t, "llama", gguf.F16, nil), "-p", "a")
 	if o.status == 0 || !strings.Contains(o.stderr, "has none of the points") {
 		t.Errorf("a model without any of the points: status %d\n%s", o.status, o.stderr)
 	}
@@ -160,7 +160,7 @@ func TestPointsOnDevice(t *testing.T) {
 	endpoint := testenv.NeedRPC(t)
 	name, path, _ := strings.Cut(testenv.RPCBackend(t), "=")
 	t.Setenv(name, path)
-	tap := []string{"--tap-points", "all"}
+	tap := []string{"--tap-point", "all"}
 	args := []string{"-m", synthetic(t, "qwen3moe", gguf.F16, nil), "-p", "One two", "-n", "2", "--temp", "0"}
 	cpu := record(t, tap, args...)
 	device := record(t, tap, append(args, "--rpc", endpoint, "-ngl", "99")...)
@@ -176,7 +176,7 @@ func TestPointsOnDevice(t *testing.T) {
 // TestPointsRead reads a run by the names of its points.
 func TestPointsRead(t *testing.T) {
 	model := synthetic(t, "phi3", gguf.F16, nil)
-	tap := []string{"--tap-points", "resid_pre,mlp_pre,final_norm,attn_gate"}
+	tap := []string{"--tap-point", "resid_pre,mlp_pre,final_norm,attn_gate"}
 	dir := record(t, tap, "-m", model, "-p", "One two", "-n", "2").dir
 	for _, c := range []struct {
 		args   []string
@@ -193,7 +193,7 @@ func TestPointsRead(t *testing.T) {
 		{[]string{"inspect", dir, "--point", "attn_gate"}, 1,
 			"the model has no attn_gate: the outputs of heads have no gate", ""},
 		{[]string{"inspect", dir, "--point", "mlp_out"}, 1,
-			"mlp_out is not recorded: there are | --tap-points mlp_out", ""},
+			"mlp_out is not recorded: there are | --tap-point mlp_out", ""},
 		{[]string{"inspect", dir, "--point", "resid_pots"}, 2, "did you mean resid_post?", ""},
 		{[]string{"inspect", model, "--points"}, 0, "attn_out_post | mlp_pre | recomputed | flash attention", ""},
 	} {
@@ -216,7 +216,7 @@ func TestPointsDocument(t *testing.T) {
 	cells := map[string]map[ggmlhooks.Point]string{}
 	var reasons []string
 	for _, arch := range synth.Archs() {
-		c := record(t, []string{"--tap-points", "all"}, "-m", synthetic(t, arch, gguf.F16, nil), "-p", "a", "-n", "1",
+		c := record(t, []string{"--tap-point", "all"}, "-m", synthetic(t, arch, gguf.F16, nil), "-p", "a", "-n", "1",
 			"-fa", "off")
 		run, err := tensors.Open(c.dir)
 		if err != nil {

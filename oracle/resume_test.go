@@ -51,7 +51,7 @@ type whole struct {
 }
 
 func resumeArgs(args []string, tokens int) []string {
-	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--tap-points", "mlp_act",
+	return slices.Concat([]string{"run", "--tap-tensors", "l_out*,attn_norm", "--tap-point", "mlp_act",
 		"--checkpoint-every", "3", "-t", "1", "-p", "func main() {", "-n", fmt.Sprint(tokens), "--ignore-eos"}, args)
 }
 

@@ -36,7 +36,7 @@ func saeRun(t *testing.T) string {
 	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return llamatap(t, "run", "--prompts", path, "-n", "1", "--temp", "0", "-t", "1", "--tap-points", "resid_post",
+	return llamatap(t, "run", "--prompts", path, "-n", "1", "--temp", "0", "-t", "1", "--tap-point", "resid_post",
 		"--tap-dtype", "f32").good(t).dirs[0]
 }
 

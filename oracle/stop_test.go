@@ -341,7 +341,7 @@ func TestCollectorKilled(t *testing.T) {
 // TestPointsOfLiveRun: a run says which tensors are which points while it is recorded, and so after its collector was
 // killed.
 func TestPointsOfLiveRun(t *testing.T) {
-	g := begin(t, slices.Concat([]string{"run", "--tap-points", "resid_post"}, exact, endless)...)
+	g := begin(t, slices.Concat([]string{"run", "--tap-point", "resid_post"}, exact, endless)...)
 	model := g.model(t)
 	for _, when := range []string{"live", "killed"} {
 		if when == "killed" {

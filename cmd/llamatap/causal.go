@@ -87,7 +87,7 @@ An effect is the metric with the intervention less the metric without. Several p
 			f.Add("--together LIST", wordList(&a.sweep.Together, intervene.Axes...),
 				"change these at once: "+strings.Join(intervene.Axes, ", "))
 			f.Add("--vector FILE", &a.vector, "control vector whose directions project removes")
-			f.Add("--from RUN", &a.recorded, "patch with values of a run recorded with --tap-points")
+			f.Add("--from RUN", &a.recorded, "patch with values of a run recorded with --tap-point")
 			f.Add("--graph", &a.sweep.Graph, "measure edges too; formats of graphs imply it")
 			f.Add("--top N", &a.sweep.Top, "nodes of the graph, and rows of the text, at most")
 			f.Add("--least FRACTION", parsed(&a.sweep.Least, parseFraction),

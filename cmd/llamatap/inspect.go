@@ -48,7 +48,7 @@ directory is read with its index, or as STRAP-LLM writes it, without; then the o
 from the captured Q, K and mask where flash attention ran, else as llama.cpp computed them. JSON has one line per
 token with all weights, and the token whose key each cell holds; npy a float32 array [tokens, cells].
 
---points lists the named points of a run that was recorded with --tap-points, or of a model, which is loaded for it and
+--points lists the named points of a run that was recorded with --tap-point, or of a model, which is loaded for it and
 given one token: which tensor each is, or why the model has none. --point NAME shows their tensors alone.
 
   llamatap inspect                            the newest run
@@ -222,7 +222,7 @@ func (a *inspectArgs) modelPoints(model string) error {
 	defer os.RemoveAll(out)
 	var said bytes.Buffer
 	cmd := exec.Command(self, "run", "-m", model, "-p", "a", "-n", "1", "-c", "256", "--no-warmup",
-		"--tap-points", "all", "--tap-out", out)
+		"--tap-point", "all", "--tap-out", out)
 	cmd.Stderr = &said
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("run %s for one token: %w: %s", model, err, strings.TrimSpace(said.String()))
@@ -250,7 +250,7 @@ func (a *inspectArgs) writePoints(run *tensors.Run) error {
 // definePoint adds the flag of points.
 func definePoint(f *cli.Flags, to *[]ggmlhooks.PointRef) {
 	f.Add("--point NAME[,NAME]", listOf(to, config.ParsePoint),
-		"only the tensors at these points of a run recorded with --tap-points, such as resid_post,mlp_act.3")
+		"only the tensors at these points of a run recorded with --tap-point, such as resid_post,mlp_act.3")
 }
 
 // defineLayer adds the flag of one layer; nil means no choice.

@@ -116,7 +116,7 @@ func checkAllRows(cfg *config.Run, recorders *config.Tap) error {
 		return nil
 	}
 	if !recorders.Records(config.Activations) {
-		return cli.Wrongf("--all-rows is for recordings of tensors: give --tap-points or --tap-tensor, or leave it out")
+		return cli.Wrongf("--all-rows is for recordings of tensors: give --tap-point or --tap-tensor, or leave it out")
 	}
 	for _, r := range []config.Recorder{config.Resource, config.Ledger, config.Samples, config.Regions} {
 		if recorders.Records(r) {

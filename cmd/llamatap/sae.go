@@ -26,7 +26,7 @@ func saeCommand() *cli.Command {
 		Text: `A sparse autoencoder explains each row of activations as a sum of few directions, its features, out of
 many. docs/AUTOENCODERS.md describes training and files; SAELens loads the folders.
 
-  llamatap run --prompts text.jsonl -n 1 --tap-points resid_post
+  llamatap run --prompts text.jsonl -n 1 --tap-point resid_post
   llamatap sae train --layer 3 --features 2048 -o sae
   llamatap sae eval sae
   llamatap sae steer sae --feature 17 -o feature.gguf
@@ -73,7 +73,7 @@ The folder holds sae_weights.safetensors and cfg.json, which SAELens loads.
 			a := saeTraining{Options: autoencoder.DefaultOptions(autoencoder.TopK), bufferMiB: 256,
 				every: 5 * time.Minute}
 			resume := false
-			f.Add("--point NAME", &a.point, "a point of runs recorded with --tap-points").Default = "resid_post"
+			f.Add("--point NAME", &a.point, "a point of runs recorded with --tap-point").Default = "resid_post"
 			f.Add("--tensor GLOB", &a.what.Tensor, "the tensor by its name instead: l_out-3")
 			defineLayer(f, &a.what.Layer)
 			f.Add("--features N", &a.Features, "number of features")

@@ -27,7 +27,7 @@ func Unembed(path string, in io.Reader, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 	if !slices.Contains(testedArchs, h.arch) {
 		return fmt.Errorf("the head of architecture %q was not compared with llama.cpp's logits: capture lm_head "+
-			"instead, with run --tap-points lm_head", h.arch)
+			"instead, with run --tap-point lm_head", h.arch)
 	}
 	width, vocab := int(h.output.Shape[0]), int(h.output.Shape[1])
 	row, logits := make([]byte, 4*width), make([]float32, unembedBatch*vocab)

@@ -75,7 +75,7 @@ func measure(ctx context.Context, rows Rows, o Options) (*Stats, error) {
 	switch {
 	case s.Rows+s.Held == 0:
 		return nil, fmt.Errorf("%w: the tensor has no row for each token, as attention patterns have none, or none "+
-			"was captured: choose another point, or record this one with --tap-points", ErrNoRows)
+			"was captured: choose another point, or record this one with --tap-point", ErrNoRows)
 	case s.Rows == 0:
 		return nil, fmt.Errorf("%w but those held out, %d: record more, or give a smaller --holdout", ErrNoRows, s.Held)
 	case s.Norm == 0:

@@ -16,7 +16,7 @@ import (
 
 // Selection names one tensor of recordings.
 type Selection struct {
-	Point  *ggmlhooks.PointRef // a named point, of runs that were recorded with --tap-points
+	Point  *ggmlhooks.PointRef // a named point, of runs that were recorded with --tap-point
 	Layer  *int
 	Tensor string // a glob on names, where Point is nil
 	Model  string // that the recordings are of; "": any

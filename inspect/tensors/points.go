@@ -31,7 +31,7 @@ func (r *Run) Points() ([]PointRow, error) {
 		}
 	}
 	if len(records) == 0 {
-		return nil, fmt.Errorf("%s: no points are recorded: record the run with --tap-points, or give the model's "+
+		return nil, fmt.Errorf("%s: no points are recorded: record the run with --tap-point, or give the model's "+
 			"file to 'llamatap inspect --points'", r.Path)
 	}
 	shapes := map[string]PointRow{}
@@ -106,7 +106,7 @@ func (r *Run) PointGlobs(refs []ggmlhooks.PointRef, layer func(int) bool) (globs
 			return nil, nil, fmt.Errorf("%s: the model has no %s: %s", r.Path, name, why)
 		}
 		if !slices.Contains(there, name) {
-			return nil, nil, fmt.Errorf("%s: %s is not recorded: there are %s; record it with --tap-points %s", r.Path,
+			return nil, nil, fmt.Errorf("%s: %s is not recorded: there are %s; record it with --tap-point %s", r.Path,
 				name, strings.Join(there, ", "), name)
 		}
 	}

@@ -53,7 +53,7 @@ def llamatap(kind):
         folder = out / "dataset"
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([program, "run", "-m", path[kind], "--prompts", lines, "-n", "0", "-c", "8192", "--all-rows",
-                        "--results", os.devnull, "--tap-points", "resid_post", "--tap-dtype", "f32", "--tap-dataset", folder,
+                        "--results", os.devnull, "--tap-point", "resid_post", "--tap-dtype", "f32", "--tap-dataset", folder,
                         "--tap-out", out / "runs"], check=True, capture_output=True)
         shutil.rmtree(out / "runs", ignore_errors=True)
         about = json.loads((folder / "llamatap.json").read_text())  # shards are compressed: the rows are counted

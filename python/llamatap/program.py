@@ -64,7 +64,7 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | S
     Raises ValueError if nothing is to be recorded, ProgramError with what llamatap printed if it recorded nothing.
     """
     given = [prompts] if isinstance(prompts, str) else list(prompts)
-    capture = {"--tap-points": _joined(points), "--tap-tensor": _joined(tensors),
+    capture = {"--tap-point": _joined(points), "--tap-tensor": _joined(tensors),
                "--tap-layer": _joined(layers if layers is not None else ())}
     if layers is not None and not capture["--tap-layer"]:
         raise ValueError("layers is empty: leave it out for all layers")

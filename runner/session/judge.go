@@ -114,14 +114,14 @@ func (j *judge) points(g *ggmlhooks.Graph) error {
 		text = append(text, fmt.Sprintf("%s%s: %s", l.point, where, l.why))
 	}
 	if found == 0 && len(j.run.o.Tap.Tensors) == 0 {
-		return fmt.Errorf("%w: this model has none of the points of --tap-points: %s", ErrSelection,
+		return fmt.Errorf("%w: this model has none of the points of --tap-point: %s", ErrSelection,
 			strings.Join(text, "; "))
 	}
 	if len(selection.Points) == int(ggmlhooks.NumPoints) {
 		return nil // all: those that the model has
 	}
 	for _, line := range text {
-		fmt.Fprintln(present.Err, "llamatap: --tap-points: not captured, "+line)
+		fmt.Fprintln(present.Err, "llamatap: --tap-point: not captured, "+line)
 	}
 	return nil
 }

@@ -52,9 +52,9 @@ var ErrRequest = errors.New("bad request")
 // Request is one line of a client.
 type Request struct {
 	Command string   `json:"command"`
-	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensors; one, or a point, at least
-	Points  []string `json:"points,omitempty"`  // tap: names as of --tap-points
-	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layers; empty: all
+	Tensors []string `json:"tensors,omitempty"` // tap: globs as of --tap-tensor; one, or a point, at least
+	Points  []string `json:"points,omitempty"`  // tap: names as of --tap-point
+	Layers  string   `json:"layers,omitempty"`  // tap: a list as of --tap-layer; empty: all
 	// tap: that many tokens, from the next graph on; 0: until another command comes
 	Tokens int64  `json:"tokens,omitempty"`
 	Level  string `json:"level,omitempty"` // level: MINIMAL, DETAILED, VERBOSE or off
