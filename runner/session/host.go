@@ -29,14 +29,16 @@ var hostFiles = map[string]string{"block": rundir.BlockIOName, "system": rundir.
 const selfName = "self"
 
 // hostSide watches what the kernel does for the model's process from before its start to its end. Its collectors
-// are asked by a goroutine of their own. A nil one watches nothing.
+// are asked by a goroutine of their own, and each other host by another one: a slow host delays nobody. A nil one
+// watches nothing.
 type hostSide struct {
 	timeline
 	interval time.Duration
-	sources  []bpf.Source
+	sources  []bpf.Source // of this host
+	remote   []bpf.Source // the other hosts
 	follow   []bpf.Follower
 	lines    []*hostLines
-	watching *watching // nil: not begun, or closed
+	watching []*watching // nil: not begun, or closed
 	missing  []hostMissing
 	run      string // its id; "" until the run directory is there
 	mu       sync.Mutex
@@ -130,8 +132,12 @@ func (h *hostSide) ready(pid int) {
 
 // start asks the collectors from now on.
 func (h *hostSide) start() {
-	if h != nil {
-		h.watching = startWatching("--tap-host", h.interval, h.isKnown, h.sources...)
+	if h == nil {
+		return
+	}
+	h.watching = append(h.watching, startWatching("--tap-host", h.interval, h.isKnown, h.sources...))
+	for _, host := range h.remote {
+		h.watching = append(h.watching, startWatching("--tap-hosts", h.interval, nil, host))
 	}
 }
 
@@ -165,7 +171,12 @@ func (h *hostSide) isKnown(mono int64) bool { return h.upto.Load() >= mono }
 func (h *hostSide) stop() {
 	if h != nil {
 		h.upto.Store(math.MaxInt64) // nothing more comes
-		h.watching.stop()
+		for _, w := range h.watching {
+			w.cancel() // all take their last snapshots at a time
+		}
+		for _, w := range h.watching {
+			w.stop()
+		}
 	}
 }
 
@@ -176,15 +187,15 @@ func (h *hostSide) Close() error {
 	}
 	h.stop()
 	var errs []error
-	if h.watching != nil {
-		errs = append(errs, h.watching.watch.Close())
-		h.watching = nil
-	} else {
-		for _, s := range h.sources {
+	for _, w := range h.watching {
+		errs = append(errs, w.watch.Close())
+	}
+	if h.watching == nil {
+		for _, s := range slices.Concat(h.sources, h.remote) {
 			errs = append(errs, s.Collector.Close())
 		}
 	}
-	h.sources = nil
+	h.watching, h.sources, h.remote = nil, nil, nil
 	errs = append(errs, h.waits.Close())
 	for _, l := range h.lines {
 		errs = append(errs, l.close())

@@ -44,7 +44,7 @@ func (h *hostSide) dial(tap *config.Tap) {
 			continue
 		}
 		h.others = append(h.others, other)
-		h.sources = append(h.sources, bpf.Source{Name: at.Name, Collector: other, Lines: lines})
+		h.remote = append(h.remote, bpf.Source{Name: at.Name, Collector: other, Lines: lines})
 	}
 }
 
