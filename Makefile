@@ -16,6 +16,7 @@ llama   := third_party/llama.cpp
 link     = $(llama)/link
 goflags  = $(shell $(link) --env $(LLAMA_PREFIX))
 cflags   = $(shell $(link) --cflags $(LLAMA_PREFIX))
+comma   := ,
 novcs   := $(shell git rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 tap_c   := $(wildcard cgo/tap/*.c)
 tap_h   := $(wildcard cgo/tap/*.h)
@@ -100,7 +101,7 @@ dataset: build
 
 # bench runs the Go benchmarks, the gates of the tap and a script of its levels (docs/BENCH.md).
 bench: build
-	GOFLAGS="$(goflags)" $(GO) test -run '^$$' -bench . -p 1 ./store/... ./resource/... ./memtrace/... ./inspect/... ./cgo/tap
+	GOFLAGS="$(subst =llama,=llama$(comma)nightly,$(goflags))" $(GO) test -run '^$$' -bench . -p 1 ./store/... ./resource/... ./memtrace/... ./inspect/... ./cgo/tap
 	bin/llamatap bench tap
 	bin/llamatap bench -f examples/bench/levels.yaml --dir bin
 

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package table
 
 import (
@@ -91,4 +93,79 @@ func TestReadBefore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestArrowGoReadsEveryKind compares every value with what arrow-go reads, which shares nothing with this package.
+func TestArrowGoReadsEveryKind(t *testing.T) {
+	for seed := range uint64(9) {
+		m := &model{schema: modelSchema()}
+		m.arrowGo(t, m.write(t, seed, modelOptions[seed%3]))
+	}
+}
+
+// arrowGo lets Apache's library for Go read every value.
+func (m *model) arrowGo(t *testing.T, text []byte) {
+	t.Helper()
+	in, err := file.NewParquetReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for c, column := range m.schema.Columns {
+		row := 0
+		for group := range in.NumRowGroups() {
+			chunk, err := in.RowGroup(group).Column(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range arrowGoValues(t, chunk, column.Kind, in.RowGroup(group).NumRows()) {
+				if got != m.rows[row][c] {
+					t.Fatalf("arrow-go: %s, row %d: %v, want %v", column.Name, row, got, m.rows[row][c])
+				}
+				row++
+			}
+		}
+		if row != len(m.rows) {
+			t.Fatalf("arrow-go: %s: %d rows of %d", column.Name, row, len(m.rows))
+		}
+	}
+}
+
+// arrowGoValues reads n rows of a column.
+func arrowGoValues(t *testing.T, chunk file.ColumnChunkReader, kind Kind, n int64) (all []any) {
+	t.Helper()
+	switch chunk := chunk.(type) {
+	case *file.Int32ColumnChunkReader:
+		return arrowGoBatch(t, chunk.ReadBatch, chunk, n, func(v int32) any { return value(kind, int64(v)) })
+	case *file.Int64ColumnChunkReader:
+		return arrowGoBatch(t, chunk.ReadBatch, chunk, n, func(v int64) any { return value(kind, v) })
+	case *file.BooleanColumnChunkReader:
+		return arrowGoBatch(t, chunk.ReadBatch, chunk, n, func(v bool) any { return v })
+	case *file.ByteArrayColumnChunkReader:
+		return arrowGoBatch(t, chunk.ReadBatch, chunk, n, func(v parquet.ByteArray) any { return string(v) })
+	}
+	t.Fatalf("%T", chunk)
+	return nil
+}
+
+func arrowGoBatch[T any](t *testing.T, read func(int64, []T, []int16, []int16) (int64, int, error),
+	chunk file.ColumnChunkReader, n int64, of func(T) any) (all []any) {
+	t.Helper()
+	values, levels := make([]T, 1000), make([]int16, 1000)
+	for int64(len(all)) < n {
+		rows, _, err := read(1000, values, levels, nil)
+		if err != nil || rows == 0 {
+			t.Fatalf("arrow-go: %d rows of %d: %v", len(all), n, err)
+		}
+		next := 0
+		for _, level := range levels[:rows] {
+			if level < chunk.Descriptor().MaxDefinitionLevel() {
+				all = append(all, nil)
+				continue
+			}
+			all = append(all, of(values[next]))
+			next++
+		}
+	}
+	return all
 }

@@ -1,8 +1,11 @@
+//go:build nightly
+
 package table_test
 
 import (
 	"bytes"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/parquet"
@@ -123,4 +126,80 @@ func (c *Columns) column(group file.SerialRowGroupWriter, i int, null bool) erro
 		return err
 	}
 	return to.Close()
+}
+
+func init() { readers["arrow-go"] = readArrowGo }
+
+// readArrowGo reads the columns of an analysis with Apache's library for Go, on one thread, column by column into
+// slices that are used again, and adds them up.
+func readArrowGo(text []byte) (Rate, error) {
+	began := time.Now()
+	r, err := file.NewParquetReader(bytes.NewReader(text))
+	if err != nil {
+		return Rate{}, err
+	}
+	defer r.Close()
+	const rows = 1 << 16
+	ints, narrow := make([]int64, rows), make([]int32, rows)
+	texts, levels := make([]parquet.ByteArray, rows), make([]int16, rows)
+	sum := int64(0)
+	for group := range r.NumRowGroups() {
+		for _, name := range Analysis {
+			chunk, err := r.RowGroup(group).Column(r.MetaData().Schema.ColumnIndexByName(name))
+			if err != nil {
+				return Rate{}, err
+			}
+			for chunk.HasNext() {
+				values := 0
+				switch c := chunk.(type) {
+				case *file.Int64ColumnChunkReader:
+					_, values, err = c.ReadBatch(rows, ints, levels, nil)
+					for _, v := range ints[:values] {
+						sum += v
+					}
+				case *file.ByteArrayColumnChunkReader:
+					_, values, err = c.ReadBatch(rows, texts, levels, nil)
+				case *file.Int32ColumnChunkReader:
+					_, values, err = c.ReadBatch(rows, narrow, levels, nil)
+				}
+				if err != nil {
+					return Rate{}, err
+				}
+				if values == 0 {
+					break
+				}
+			}
+		}
+	}
+	_ = sum
+	return Rate{r.NumRows(), int64(len(text)), time.Since(began)}, nil
+}
+
+// BenchmarkWriteArrowGo is the yardstick: Apache's library with the same rows.
+func BenchmarkWriteArrowGo(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		samples bool
+		source  Source
+	}{{"ledger", false, NewLedger()}, {"samples", true, NewSamples()}} {
+		b.Run(c.name, func(b *testing.B) {
+			text, err := File(c.source, Schema(c.samples), 1<<18)
+			if err != nil {
+				b.Fatal(err)
+			}
+			columns, err := NewColumns(text, Schema(c.samples))
+			if err != nil {
+				b.Fatal(err)
+			}
+			var all Rate
+			for b.Loop() {
+				r, err := columns.WriteArrowGo()
+				if err != nil {
+					b.Fatal(err)
+				}
+				all.Rows, all.Bytes, all.Duration = all.Rows+r.Rows, all.Bytes+r.Bytes, all.Duration+r.Duration
+			}
+			report(b, all)
+		})
+	}
 }
