@@ -169,6 +169,7 @@ var nested = map[string]bool{
 	"memory_pressure": true,
 	"roofline_share":  true, "data_bytes": true, "data_size_mb": true, "intermediate_size_mb": true,
 	"allocation_bytes":   true,
+	"tensor_bytes":       true,
 	"allocation_size_mb": true, "memory_address": true, "live_bytes": true, "ops_without_flops": true,
 	"ops_without_bytes":      true,
 	"sm_utilization_percent": true,

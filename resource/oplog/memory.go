@@ -89,7 +89,7 @@ func (m *memory) recordAllocation(b *buffer) {
 	}
 	m.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("allocation", int64(b.Size), 1))
 	m.Float("compression_ratio", 1)
-	m.mark(resource.Measured, "allocation_bytes", "live_bytes")
+	m.mark(resource.Measured, "allocation_bytes", "live_bytes", "memory_address")
 	if sized {
 		m.mark(resource.Measured, "allocation_size_mb")
 	}
@@ -166,6 +166,7 @@ func (m *memory) recordWeight(b *buffer, t *ggmlhooks.Leaf, component string, si
 		m.Float("estimated_bandwidth_gbps", resource.LegacyBandwidth("weight_load", size, ratio))
 		m.Float("compression_ratio", ratio)
 	}
+	m.mark(resource.Computed, "tensor_bytes", "allocation_size_mb")
 	m.mark(resource.Measured, "live_bytes", "memory_address")
 	m.put(m.weakest())
 }

@@ -408,6 +408,12 @@ func TestLegacy(t *testing.T) {
 		a.Sources["allocation_bytes"] != resource.Measured {
 		t.Errorf("%+v", a)
 	}
+	for _, a := range of[resource.Allocation](events) {
+		if a.TensorBytes != nil && (a.Sources["tensor_bytes"] != resource.Computed ||
+			a.Sources["allocation_size_mb"] != resource.Computed) {
+			t.Errorf("the size of a weight is tagged %v", a.Sources)
+		}
+	}
 	_, events = scene(t, Options{Level: resource.Verbose}).lines()
 	for _, c := range whole(events) {
 		if c.ParallelismFactor != nil || c.SMUtilization != nil || c.Source == resource.Estimated {
