@@ -30,11 +30,11 @@ type RequestTotals struct {
 	Again    []Again          `json:"again"`     // most expensive first
 	Cut      bool             `json:"cut,omitempty"`
 	// Of the requests whose times are known: from arrival to the slot, to the first token, to the end; and from token
-	// to token.
+	// to token, absent where no gaps were read.
 	Queue      Histogram `json:"queue"`
 	FirstToken Histogram `json:"time_to_first_token"`
 	Duration   Histogram `json:"duration"`
-	Gaps       Histogram `json:"inter_token"`
+	Gaps       Histogram `json:"inter_token,omitzero"`
 }
 
 // Tokens is a line on the tokens: how many were chosen is known of a server.
