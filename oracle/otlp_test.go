@@ -341,6 +341,11 @@ func TestServeExports(t *testing.T) {
 		t.Errorf("%d spans of the run that serve exports, %d of the one that exports itself", len(to.spans),
 			len(own.spans))
 	}
+	for _, key := range []string{"service.name", "host.name"} {
+		if to.resource[key] == nil || to.resource[key] != own.resource[key] {
+			t.Errorf("%s is %v by serve, %v by the run", key, to.resource[key], own.resource[key])
+		}
+	}
 }
 
 // TestTraceParents: the trace context of an HTTP request is that of its own record, whatever else arrives at the same

@@ -75,9 +75,13 @@ func (e *exporting) exportNew(run *Run) {
 		if now.Requests.Exported != nil {
 			return
 		}
+		host := ""
+		if name, err := os.Hostname(); err == nil { // a live run is one of this machine
+			host = name
+		}
 		o := e.server.o.Export
 		o.Run, o.Attributes = run.ID, [][2]string{{"service.name", "llama-server"}, {"service.instance.id", run.ID},
-			{"process.pid", fmt.Sprint(now.PID)}}
+			{"host.name", host}, {"process.pid", fmt.Sprint(now.PID)}}
 		f.exporter = otlp.Start(o)
 	}
 	f.add(run.dir)
