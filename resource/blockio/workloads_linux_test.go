@@ -1,6 +1,7 @@
 package blockio
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,6 +109,25 @@ func TestPartitions(t *testing.T) {
 	run(t, "addpart", dev, "1", "2048", "32768")
 	run(t, "addpart", dev, "2", "34816", "32768")
 	c := open(t, Options{Devices: []string{dev}})
+	late := partitions(t, c, dev)
+	for try := 0; try < 5 && late != ""; try++ { // a whole run in which no thread lost its processor
+		late = partitions(t, c, dev)
+	}
+	if late != "" {
+		t.Error(late)
+	}
+	part := open(t, Options{Devices: []string{dev + "p2"}})
+	run(t, "dd", "if="+dev+"p1", "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
+	run(t, "dd", "if="+dev+"p2", "of=/dev/null", "bs=4k", "count=64", "iflag=direct")
+	if line := snap(t, part); of(line, dev+"p2").Requests+value(of(line, dev+"p2").Untimed) != 64 ||
+		len(of(line, dev+"p1").Ops) != 0 {
+		t.Errorf("of p2 alone %+v", line.Devices)
+	}
+}
+
+// partitions reads a disk and its two partitions, and returns how times differ from the kernel's.
+func partitions(t *testing.T, c *Collector, dev string) (late string) {
+	t.Helper()
 	all := []string{dev, dev + "p1", dev + "p2"}
 	before := map[string]diskstats{}
 	for _, name := range all {
@@ -120,7 +140,7 @@ func TestPartitions(t *testing.T) {
 	checkWhole(t, line)
 	for _, name := range all {
 		d := of(line, name)
-		checkKernel(t, d, before[name], kernelStats(t, name))
+		late = cmp.Or(checkCounts(t, d, before[name], kernelStats(t, name)), late)
 		if part := name != dev; part != (d.PartOf != nil) || part && *d.PartOf != of(line, dev).DeviceID ||
 			part == (d.DepthMax != nil) {
 			t.Errorf("%s is part of %v, depth %v", name, d.PartOf, d.DepthMax)
@@ -132,13 +152,7 @@ func TestPartitions(t *testing.T) {
 	if len(line.Latency) != 1 || line.Latency[0].Name != filepath.Base(dev) {
 		t.Errorf("histograms of %+v", line.Latency)
 	}
-	part := open(t, Options{Devices: []string{dev + "p2"}})
-	run(t, "dd", "if="+dev+"p1", "of=/dev/null", "bs=64k", "count=32", "iflag=direct")
-	run(t, "dd", "if="+dev+"p2", "of=/dev/null", "bs=4k", "count=64", "iflag=direct")
-	if line := snap(t, part); of(line, dev+"p2").Requests+value(of(line, dev+"p2").Untimed) != 64 ||
-		len(of(line, dev+"p1").Ops) != 0 {
-		t.Errorf("of p2 alone %+v", line.Devices)
-	}
+	return late
 }
 
 // reader is a process that reads a device without end.
