@@ -149,11 +149,11 @@ INSTR_API void llama_resource_instr_memory_allocation(struct llama_resource_inst
         instr_memory_add(&instr->memory, &a);
     }
     instr_work(instr, &(struct instr_work) {.memory_bytes = t.bytes, .memory_operations = 1});
+    if (id != NULL) { // also where nothing is written: the sums take the deallocation
+        instr_copy(id, id_size, made);
+    }
     if (instr->level >= INSTR_LEVEL_DETAILED || t.bytes >= INSTR_MINIMAL_BYTES) {
         allocation_line(&c, &t, &a, made);
-        if (id != NULL) {
-            instr_copy(id, id_size, made);
-        }
     }
     instr_leave(&c);
 }

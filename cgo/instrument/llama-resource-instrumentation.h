@@ -93,7 +93,7 @@ void llama_resource_instr_end_layer(struct llama_resource_instr * instr, int lay
 void llama_resource_instr_begin_component(struct llama_resource_instr * instr, const char * component_type);
 void llama_resource_instr_end_component(struct llama_resource_instr * instr, const char * component_type);
 
-// log_memory_deallocation takes the resource_id that the allocation was written with.
+// log_memory_deallocation takes the resource_id of the allocation.
 void llama_resource_instr_log_memory_deallocation(struct llama_resource_instr * instr, const char * resource_id);
 void llama_resource_instr_log_component_handoff(struct llama_resource_instr * instr, const char * from_component,
                                                 const char * to_component);
@@ -312,7 +312,7 @@ public:
         llama_resource_instr_end_component(instr_, component_type.c_str());
     }
 
-    // log_memory_allocation returns the resource_id, which log_memory_deallocation takes; "" where nothing was written.
+    // log_memory_allocation returns the resource_id, which log_memory_deallocation takes; "" while instrumentation is off.
     std::string log_memory_allocation(const ggml_tensor * tensor, const std::string & component_type) {
         char id[LLAMA_RESOURCE_ID_SIZE];
         llama_resource_instr_log_memory_allocation_id(instr_, tensor, component_type.c_str(), id, sizeof(id));

@@ -178,6 +178,22 @@ static void test_memory(void) {
     CHECK(number(find(&l, "memory_deallocation", 0), "live_bytes") == 0);
     free_lines(&l);
 
+    test_case("memory is freed at every level");
+    begin(LLAMA_RESOURCE_MINIMAL);
+    llama_resource_instr_begin_session(own(), "s");
+    for (int i = 0; i < 3; i++) {
+        struct llama_resource_tensor one = tensor("t", "NONE", 4, 1, 0x1000 + (uint64_t) i * 64);
+        llama_resource_instr_memory_allocation(own(), &one, "a", id, sizeof(id));
+        llama_resource_instr_log_memory_deallocation(own(), id);
+    }
+    llama_resource_instr_end_session(own());
+    l = finish();
+    CHECK(count(&l, "memory_allocation") == 0 && count(&l, "memory_deallocation") == 0);
+    summary = find(&l, "resource_session_summary", 0);
+    CHECK(number(summary, "peak_live_bytes") == 16 && number(summary, "freed_bytes") == 3 * 16);
+    CHECK(number(summary, "unmatched_deallocations") == -1);
+    free_lines(&l);
+
     test_case("memory is bounded");
     begin(LLAMA_RESOURCE_MINIMAL);
     llama_resource_instr_begin_session(own(), "s");
