@@ -182,6 +182,13 @@ func (r *Requests) Call(c *ggmlhooks.Call) error {
 	return nil
 }
 
+// undraft takes back that the rows of the last call are drafts: they are the prompt of the next request.
+func (s *slot) undraft() {
+	if q := s.now; q != nil && q.Output > 0 && s.calls > 1 {
+		q.Drafted -= int64(s.calls - 1)
+	}
+}
+
 // owner reports whether a context's sequences are slots: those of a context without samplers are a draft model's, where
 // another one has some.
 func (r *contexts) owner(x *slotContext) bool { return r.served == nil || r.served == x }
@@ -196,6 +203,7 @@ func (r *Requests) Begin(e *ggmlhooks.Execution) error {
 	for _, b := range e.Begun {
 		s := x.slot(b.Seq)
 		if s.now == nil || r.served == nil {
+			s.undraft()
 			if err := r.end(s, e.MonoNS); err != nil {
 				return err
 			}

@@ -395,6 +395,41 @@ func TestSharers(t *testing.T) {
 	}
 }
 
+// TestOtherPrograms: a program without slots names the last output by -1, and the prompt that follows in a sequence is
+// no draft.
+func TestOtherPrograms(t *testing.T) {
+	s := newTale(t)
+	step := func(begun []ggmlhooks.RequestBegin, phase ggmlhooks.Phase, pos, rows int, chosen ...int32) {
+		call, e := ggmlhooks.Call{MonoNS: s.ns}, ggmlhooks.Execution{Exec: ggmlhooks.Exec{MonoNS: s.ns}, Begun: begun}
+		for seq := range chosen { // as many sequences, of as many rows
+			for i := range rows {
+				at, seqs := int32(pos+i), []int32{int32(seq)}
+				call.Rows = append(call.Rows, ggmlhooks.CallRow{Pos: at, Seqs: seqs, Output: i == rows-1})
+				e.Rows = append(e.Rows, ggmlhooks.Row{Pos: at, Seqs: seqs, Phase: phase})
+			}
+		}
+		s.do(s.Call(&call))
+		s.do(s.Begin(&e))
+		for _, row := range chosen {
+			s.do(s.Served(&ggmlhooks.Served{Kind: ggmlhooks.ServedChoice, Row: row, MonoNS: s.ns}))
+		}
+	}
+	step([]ggmlhooks.RequestBegin{{Seq: 0}, {Seq: 1}}, ggmlhooks.PhasePrefill, 0, 3, -2, -1)
+	step(nil, ggmlhooks.PhaseDecode, 3, 1, -1)
+	step([]ggmlhooks.RequestBegin{{Seq: 0, Number: 1}}, ggmlhooks.PhasePrefill, 0, 4, -1)
+	step(nil, ggmlhooks.PhaseDecode, 4, 1, -1)
+	step(nil, ggmlhooks.PhaseDecode, 5, 1, -1)
+	for seq := range int32(2) {
+		s.do(s.end(s.context(0).slot(seq), s.ns))
+	}
+	s.do(s.Close())
+	for id, want := range map[int64][2]int64{0: {3, 2}, 1: {3, 1}, 2: {4, 3}} {
+		if q := s.got[id]; q.Prompt != want[0] || q.Output != want[1] || q.Drafted != 0 {
+			t.Errorf("request %d: %d tokens of a prompt of %d, %d drafted; want %v", id, q.Output, q.Prompt, q.Drafted, want)
+		}
+	}
+}
+
 // TestCancelledSiblings: a client leaves whose request has several answers. All of them have its arrival, and none that
 // of another request with the same prompt, which waits.
 func TestCancelledSiblings(t *testing.T) {

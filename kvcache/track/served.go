@@ -43,10 +43,11 @@ func (r *Requests) Served(s *ggmlhooks.Served) error {
 
 // choose takes in a token that was chosen from a row of the context's last call. keep is how many are kept.
 func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
-	if c.Row < 0 || int(c.Row) >= len(x.call) {
+	row := x.row(c.Row)
+	if row < 0 || row >= len(x.call) {
 		return
 	}
-	s := x.chooser(x.slot(x.call[c.Row].Seqs[0]))
+	s := x.chooser(x.slot(x.call[row].Seqs[0]))
 	q := s.now
 	if q == nil {
 		return
@@ -72,6 +73,22 @@ func (x *slotContext) choose(c *ggmlhooks.Served, keep int) {
 	if q.ended = c.Value == 1; !q.ended && len(q.OutputIDs) < keep {
 		q.OutputIDs = append(q.OutputIDs, c.Token)
 	}
+}
+
+// row is the place in the last call of a row as llama.h counts it: one below 0 is counted from the last one with an
+// output. -1: there is none.
+func (x *slotContext) row(number int32) int {
+	if number >= 0 {
+		return int(number)
+	}
+	for i := len(x.call) - 1; i >= 0; i-- {
+		if x.call[i].Output {
+			if number++; number == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // chooser is the slot that chooses from a row of a slot. Those that share its prompt choose from its last row too, all
