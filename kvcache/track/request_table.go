@@ -23,7 +23,7 @@ func requestSchema() table.Schema {
 		s.Columns = append(s.Columns, column)
 	}
 	s.Columns = append(s.Columns, table.Column{Name: kvcache.GapsColumn, Kind: table.Float32List, Null: true,
-		Description: "ms from each chosen token to the next"},
+		Unit: "ms", Description: "from each chosen token to the next"},
 		table.Column{Name: kvcache.BlocksColumn, Kind: table.Text, Null: true, Encoding: table.Plain,
 			Description: "hash of the prompt up to the end of each 512 tokens, and of all; with a key of this run"})
 	for _, c := range kvcache.RequestTexts {

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,17 @@ import (
 	"github.com/llamatap/llamatap/store/rundir"
 	"github.com/llamatap/llamatap/store/table"
 )
+
+// TestRequestUnits: what is measured has its unit.
+func TestRequestUnits(t *testing.T) {
+	units := map[string]string{"ns": "ns", "ms": "ms", "bytes": "bytes"}
+	for _, c := range requestSchema().Columns {
+		want := units[c.Name[strings.LastIndexByte(c.Name, '_')+1:]]
+		if got, _, _ := strings.Cut(string(c.Unit), " "); got != want || c.Description == "" {
+			t.Errorf("%s counts %q, described as %q", c.Name, c.Unit, c.Description)
+		}
+	}
+}
 
 // TestRequestsKilled: when nothing is closed, because the collector was killed, the requests that ended more than 30 s
 // before are there.
