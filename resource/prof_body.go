@@ -23,7 +23,6 @@ type ProfDisk struct {
 	Writes     *uint64  `json:"writes,omitempty"`
 	ReadBytes  *uint64  `json:"read_bytes,omitempty"`
 	WriteBytes *uint64  `json:"write_bytes,omitempty"`
-	LatMaxUS   *float64 `json:"lat_max_us,omitempty"`
 	QueueP99US *float64 `json:"queue_p99_us,omitempty"` // from insertion into the queue to issue
 }
 

@@ -33,8 +33,8 @@ type ProfHeader struct {
 	Type   ProfType          `json:"type"`    //
 	CorrID *string           `json:"corr_id"` // what the model did then, see CorrID; null if correlation is disabled
 	Labels map[string]string `json:"labels"`  // as --labels gave them; {} without
-	// IntervalS is the measured length of the interval in seconds, which all rates are of; MonoNS its end on
-	// CLOCK_MONOTONIC.
+	// IntervalS is the measured length of the interval in seconds, which all rates but those of disks are of; MonoNS
+	// its end on CLOCK_MONOTONIC.
 	IntervalS float64 `json:"interval_s"`
 	MonoNS    int64   `json:"mono_ns"`
 	// Origin says how the figures were got: bpf, bpf_plain (tracepoints without BTF) or proc (polled from /proc).
