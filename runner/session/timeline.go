@@ -33,6 +33,9 @@ func (t *timeline) Begin(x *ggmlhooks.Execution) error {
 		}
 		s.last = max(s.last, x.Rows[i].Index)
 	}
+	if x.Phase == ggmlhooks.PhaseSetup { // whose rows are no tokens of the run
+		s.first, s.last = -1, -1
+	}
 	s.seq, s.step = onlySequence(x.Rows), ggmlhooks.OnePhase(x.Rows)
 	t.add(s)
 	return nil
@@ -67,7 +70,7 @@ func (t *timeline) Resolve(r ggmlhooks.Resolve) error {
 		if s.ctx == r.Ctx && s.exec <= r.Exec && s.undecided {
 			s.undecided = false
 			if r.Discarded {
-				s.phase = ggmlhooks.PhaseSetup
+				s.phase, s.first, s.last = ggmlhooks.PhaseSetup, -1, -1
 			}
 		}
 	})
