@@ -98,8 +98,20 @@ func checkKernel(t *testing.T, d *resource.BlockDevice, before, after diskstats)
 	}
 }
 
-// checkCounts is checkKernel, and returns how times differ: on a busy machine a thread may lose its processor for some
-// milliseconds between our end of a request and the kernel's.
+// inTime lets work be done until its times are the kernel's, up to six times: on a busy machine a thread may lose its
+// processor for some milliseconds between our end of a request and the kernel's.
+func inTime(t *testing.T, work func() (late string)) {
+	t.Helper()
+	late := work()
+	for try := 0; try < 5 && late != ""; try++ {
+		late = work()
+	}
+	if late != "" {
+		t.Error(late)
+	}
+}
+
+// checkCounts is checkKernel, and returns how times differ.
 func checkCounts(t *testing.T, d *resource.BlockDevice, before, after diskstats) (late string) {
 	t.Helper()
 	flushed := op(d, resource.BlockFlush).Requests > 0
@@ -177,18 +189,21 @@ func TestAgainstFio(t *testing.T) {
 		{"discard", []string{"--rw=randtrim", "--bs=64k", "--direct=1", "--ioengine=psync", "--size=8m"}},
 	} {
 		t.Run(w.name, func(t *testing.T) {
-			snap(t, c)
-			before := kernelStats(t, dev)
-			ns, bytes := completions(t, fio(t, dev, w.args...))
-			line := snap(t, c)
-			d := of(line, dev)
-			checkKernel(t, d, before, kernelStats(t, dev))
-			checkWhole(t, line)
-			for i := range ns {
-				if len(ns[i]) > 0 {
-					checkFio(t, op(d, resource.BlockOps[i]), ns[i], bytes[i])
+			inTime(t, func() (late string) {
+				snap(t, c)
+				before := kernelStats(t, dev)
+				ns, bytes := completions(t, fio(t, dev, w.args...))
+				line := snap(t, c)
+				d := of(line, dev)
+				late = checkCounts(t, d, before, kernelStats(t, dev))
+				checkWhole(t, line)
+				for i := range ns {
+					if len(ns[i]) > 0 {
+						checkFio(t, op(d, resource.BlockOps[i]), ns[i], bytes[i])
+					}
 				}
-			}
+				return late
+			})
 		})
 	}
 }
