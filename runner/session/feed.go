@@ -68,12 +68,21 @@ func newFeed(where string) (*feed, error) {
 	return descriptorFeed(where, 1)
 }
 
-// descriptorFeed writes to a copy of a descriptor, which the program does not inherit.
+// descriptorFeed writes to a copy of a descriptor, which the program does not inherit. The descriptor must have been
+// inherited itself. Those that this process opened, the tap's shared memory among them, close when it executes
+// another program.
 func descriptorFeed(where string, number int) (*feed, error) {
-	flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
+	of, err := unix.FcntlInt(uintptr(number), unix.F_GETFD, 0)
+	if err == nil && of&unix.FD_CLOEXEC != 0 {
+		err = unix.EBADF
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--tap-sink %s: descriptor %d: %w; open it for this command: … --tap-sink fd:3 3>file",
 			where, number, err)
+	}
+	flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--tap-sink %s: %w", where, err)
 	}
 	if flags&unix.O_ACCMODE == unix.O_RDONLY {
 		return nil, fmt.Errorf("--tap-sink %s: descriptor %d is open for reading only", where, number)
