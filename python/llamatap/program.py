@@ -46,7 +46,7 @@ def _line(prompt: str | Sequence[int] | dict[str, Any]) -> dict[str, Any]:
 
 def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | Sequence[int] | dict[str, Any]], *,
            points: Iterable[str] = (), tensors: Iterable[str] = (), layers: str | Iterable[int] | None = None,
-           n_predict: int = 1, dtype: str = "f32", out: str | os.PathLike[str] | None = None,
+           n_predict: int = 1, dtype: str | None = "f32", out: str | os.PathLike[str] | None = None,
            args: Iterable[str] = ()) -> Run:
     """Runs prompts through a model and records them; returns the run.
 
@@ -55,7 +55,8 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | S
     points, tensors, layers: what to capture: named points (POINTS.md), tensors by name (``l_out*``), layers
     (``"0-3,7"`` or ``[0, 1, 2, 3, 7]``).
     n_predict: tokens to generate for each prompt. The last one is never computed, so it has no tensors.
-    dtype: how floats are stored: f32, f16 or bf16.
+    dtype: how floats are stored: f32, f16 or bf16. None leaves that to args: the codecs q and q-fse, which presets such
+    as balanced have, decide it themselves.
     out: the folder of runs; None is a new temporary folder, which stays: remove it when the run is no longer needed.
     args: further flags of ``llamatap run``, such as ``["-ngl", "99", "--tap-resource-level", "DETAILED"]``.
 
@@ -72,7 +73,7 @@ def record(model: str | os.PathLike[str] | None, prompts: str | Iterable[str | S
     flags += [os.fspath(a) for a in args]
     if not any(f.startswith("--tap-") for f in flags):
         raise ValueError("nothing to record: give points=, tensors= or layers=, or a flag such as --tap-kv in args=")
-    if any(f.startswith(_TENSORS) for f in flags):
+    if dtype is not None and any(f.startswith(_TENSORS) for f in flags):
         flags = ["--tap-dtype", dtype, *flags]
     folder = os.fspath(out) if out is not None else tempfile.mkdtemp(prefix="llamatap-")
     try:

@@ -210,6 +210,11 @@ class Recorded(unittest.TestCase):
         self.assertEqual(["error" in r for r in run.results], [True, False])
         self.assertTrue(run.text.endswith("Bye"))
 
+    def test_codec_that_decides_the_type(self):
+        run = llamatap.record(None, ["a"], layers=[2], n_predict=2, dtype=None, out=self.folder.name + "/preset",
+                              args=["--tap-preset", "balanced"])
+        self.assertEqual(run.tensor("l_out").values.shape, (3, 256))
+
     def test_no_folder_is_left(self):
         folder = tempfile.mkdtemp(dir=self.folder.name)
         for args, error, text in [({}, ValueError, "nothing to record: give points="),
