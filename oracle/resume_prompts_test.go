@@ -131,13 +131,19 @@ func seedOf(t *testing.T, out string, seed uint32) {
 	}
 }
 
-// TestResumeRedacted: a checkpoint without arguments has the seed, and the run goes on when they are given.
+// TestResumeRedacted: a checkpoint without arguments has the seed, and the run goes on when they are given. With
+// others, with which the program ends earlier, the recording stays, nothing of it is lost, and it can be resumed.
 func TestResumeRedacted(t *testing.T) {
 	out := t.TempDir()
 	args := []string{"run", "--tap-tensors", "l_out*", "--tap-redact", "text", "--checkpoint-every", "3", "-t", "1",
-		"-p", "func secret() {", "-n", "300", "--ignore-eos"}
-	startRecording(t, out, 64<<10, args...).killAll()
+		"-p", "func secret() {", "-n", "400", "--ignore-eos"}
+	g := startRecording(t, out, 64<<10, args...)
 	path := filepath.Join(dirOf(t, out), "activations.stream"+rundir.CheckpointSuffix)
+	testenv.Until(t, "a checkpoint behind the prompt", func() bool {
+		c, err := rundir.ReadCheckpoint(path)
+		return err == nil && c.TotalTokens > 12
+	})
+	g.killAll()
 	if text := content(t, path); bytes.Contains(text, []byte("secret")) {
 		t.Errorf("the checkpoint holds the prompt: %s", text)
 	}
@@ -145,8 +151,15 @@ func TestResumeRedacted(t *testing.T) {
 	if o.status == 0 || !strings.Contains(o.stderr, "--tap-redact text") {
 		t.Errorf("status %d\n%s", o.status, o.stderr)
 	}
+	o = finish(t, command(t, append(slices.Clone(args), "-n", "1", "--tap-resume", dirOf(t, out))...), out)
+	if o.status != 1 || !strings.Contains(o.stderr, "it ended by itself before it had come as far") {
+		t.Errorf("status %d\n%s", o.status, o.stderr)
+	}
+	if a := metadata(t, dirOf(t, out)).Account; len(a.Lost) > 0 || a.Selected != a.Captured {
+		t.Errorf("account: %+v", a)
+	}
 	c := finish(t, command(t, append(slices.Clone(args), "--tap-resume", dirOf(t, out))...), out).good(t).capture(t)
-	if c.meta.Resumed == nil || c.meta.Resumed.Count != 1 {
+	if c.meta.Resumed == nil || c.meta.Resumed.Count != 2 {
 		t.Errorf("metadata: %+v", c.meta.Resumed)
 	}
 	llamatap(t, "verify", c.dir).good(t)

@@ -154,6 +154,9 @@ func (c *counter) addUnreported(a *rundir.Account, use *capture.Use) {
 		}
 		lost := a.LostTotal()
 		selected, recorded := total.Minus(use.Setup.Selected), a.Recorded()
+		if errors.Is(c.halted.err, ErrRepeat) { // the recording stays what it was, whatever the program did again
+			selected = ggmlhooks.Count{Packets: recorded.Packets + lost.Packets, Bytes: recorded.Bytes + lost.Bytes}
+		}
 		a.AddLost(c.halted.cause, selected.Packets-recorded.Packets-lost.Packets,
 			selected.Bytes-recorded.Bytes-lost.Bytes)
 		a.Selected = rundir.Amount(selected)

@@ -376,6 +376,10 @@ func (s *session) finish(exit collect.Exit) error {
 	if r.dir == nil {
 		return sink.others.Close()
 	}
+	if count.halted == nil && !sink.before.caughtUp() && !s.report.early && exit.Status == 0 && exit.Signal == 0 {
+		count.halt(fmt.Errorf("%w: it ended by itself before it had come as far; resume it with the arguments that it "+
+			"had, or begin anew", ErrRepeat))
+	}
 	err, path := sink.close(), r.dir.Path()
 	s.report.ended = true
 	if sink.files.current == nil && sink.before != nil {
