@@ -85,7 +85,7 @@ type shmSelection struct {
 	Looking     uint32
 	LookEvery   uint32
 	Points      uint32
-	_           uint32
+	WindowOf    uint32
 	Globs       [maxGlobs][globSize]byte
 }
 

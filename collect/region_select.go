@@ -3,6 +3,7 @@
 package collect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,6 +25,8 @@ type Wish struct {
 	Off bool
 	// Machine is what is reported besides tensors.
 	Machine Machine
+	// WindowOf is the selection with whose first graph the window of tokens began; 0: this one.
+	WindowOf uint32
 }
 
 // Machine is what the tap reports of what the model's machine does.
@@ -69,6 +72,7 @@ func (r *Region) Select(w Wish) (number uint32, err error) {
 	defer r.wishes.mu.Unlock()
 	r.wishes.last++
 	number = r.wishes.last
+	next.WindowOf = cmp.Or(w.WindowOf, number)
 	words := (*[selectionWords]uint64)(unsafe.Pointer(&next))
 	place := &r.header.Selections[number%2]
 	for i, word := range words {

@@ -168,6 +168,20 @@ func ctlWindow(t *testing.T, chosen []string, plain string) {
 	}
 }
 
+// TestLevelInWindow: another level of resource events, while tokens are captured and after, captures none more.
+func TestLevelInWindow(t *testing.T) {
+	l := alive(t, append([]string{"--tap-start", "off", "--tap-resource-level", "MINIMAL"}, exact...)...)
+	ctl(t, l.out, "tap", "l_out*", "for", "20", "tokens")
+	for _, level := range []string{"VERBOSE", "DETAILED", "MINIMAL"} {
+		ctl(t, l.out, "level", level)
+		before := ctl(t, l.out, "status").Status.Execs
+		testenv.Until(t, "more is computed",
+			func() bool { return ctl(t, l.out, "status").Status.Execs > before+30 })
+	}
+	c := l.terminate(t)
+	wantWindow(t, c, *c.meta.Changes[0].FirstExec, 20)
+}
+
 // wantWindow demands l_out of every layer, for n tokens that follow each other, from an execution on.
 func wantWindow(t *testing.T, c *capture, first uint64, n int) {
 	t.Helper()

@@ -18,6 +18,7 @@ struct tap_token_rule {
     uint32_t kind;
     int64_t  first, end, step;
     int64_t  window;
+    uint32_t window_of;
 };
 
 enum { TAP_FEW_ROWS = 24, TAP_MAX_BACKENDS = 16 };

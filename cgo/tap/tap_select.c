@@ -316,7 +316,7 @@ void tap_select(struct tap_sched * s) {
     s->graph.selection = tap_newest_number;
     s->graph.selected = true;
     s->tokens = (struct tap_token_rule) {wish->token_kind, wish->token_first, wish->token_end, wish->token_step,
-        wish->window};
+        wish->window, wish->window_of};
     tap_poke(&tap_samples_wanted, (wish->record & TAP_RECORD_SAMPLES) != 0);
     pthread_mutex_unlock(&tap_selecting);
     if (s->graph.n_wanted > 0) {

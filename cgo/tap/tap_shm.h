@@ -120,13 +120,13 @@ struct tap_selection {
     int64_t  token_first;
     int64_t  token_end; // -1: no end
     int64_t  token_step;
-    // tokens, counted from the first execution that the selection applies to; behind them nothing is captured. 0: no
-    // end
+    // tokens, counted from the first execution that selection window_of or a newer one with the same window_of applies
+    // to; behind them nothing is captured. 0: no end
     int64_t  window;
     uint32_t looking;    // enum tap_looking
     uint32_t look_every; // of so many executions of about as many tokens one is timed; 0: by their cost
     uint32_t points;     // 1: the collector names nodes of each graph: see tap_points.c. They are wanted in all layers
-    uint32_t reserved;
+    uint32_t window_of;
     char     globs[TAP_MAX_GLOBS][TAP_GLOB_SIZE];
 };
 

@@ -30,7 +30,7 @@ struct tap {
     _Atomic uint64_t    n_ready;    // slots whose pages were touched
     _Atomic uint32_t    pool_waiting; // threads of the model that wait for slots
     uint64_t            reserved;   // reservations so far
-    uint32_t            window_of;    // newest selection with a window of tokens: guarded by lock, as is …
+    uint32_t            window_of;    // newest window of tokens that has begun: guarded by lock, as is …
     int64_t             window_first; // … the token that the window begins with
     uint8_t *           queue;      // queue_bytes of the shared memory
     uint64_t            queue_bytes;

@@ -5,17 +5,17 @@
 #include "tap_sched.h"
 
 // tap_window_place says which tokens of an execution, whose first one is token_first, lie in the window of its
-// selection. An execution that comes after one of a newer selection has none: its window is over. The caller holds
-// the lock.
+// selection. An execution that comes after one of a newer window has none: its window is over. The caller holds the
+// lock.
 static void tap_window_place(struct tap_sched * s, int64_t token_first) {
     s->window_first = 0;
     s->window_end = INT64_MAX;
     if (s->tokens.window <= 0) {
         return;
     }
-    const int32_t age = (int32_t) (s->graph.selection - tap.window_of);
+    const int32_t age = (int32_t) (s->tokens.window_of - tap.window_of);
     if (age > 0) {
-        tap.window_of = s->graph.selection;
+        tap.window_of = s->tokens.window_of;
         tap.window_first = token_first;
     }
     s->window_first = tap.window_first;

@@ -256,6 +256,7 @@ func (st *steering) execute(r control.Request) error {
 		if change.Selection, err = st.run.choose(wish); err != nil {
 			return err
 		}
+		wish.WindowOf = change.Selection
 		st.wished = wish
 		st.now = control.Status{State: state, Selection: change.Selection, Tensors: r.Tensors, Points: r.Points,
 			Layers: r.Layers, Tokens: r.Tokens}

@@ -77,9 +77,6 @@ func (st *steering) relevel(r control.Request) (selection uint32, level string, 
 		return 0, "", errors.New("this run records no resource events: start one with --tap-resource-level MINIMAL")
 	}
 	next, wish := st.levels.next(r), st.wished
-	if st.now.Left != nil { // what a tap command has left, no more
-		wish.Selection.Window, wish.Off = *st.now.Left, wish.Off || *st.now.Left == 0
-	}
 	wish.Machine = machineOf(next, tap)
 	if selection, err = st.run.choose(wish); err != nil {
 		return 0, "", err

@@ -126,8 +126,10 @@ void shm_give_back(struct shm * s, uint64_t first, uint64_t n) {
 
 void shm_select(struct shm * s, const struct tap_selection * wish) {
     const uint32_t number = atomic_load(&s->h->selection) + 1;
+    struct tap_selection next = *wish;
+    next.window_of = next.window_of != 0 ? next.window_of : number;
     uint64_t words[TAP_SELECTION_WORDS];
-    memcpy(words, wish, sizeof(words));
+    memcpy(words, &next, sizeof(words));
     for (size_t i = 0; i < TAP_SELECTION_WORDS; i++) {
         atomic_store(&s->h->selections[number % 2][i], words[i]);
     }

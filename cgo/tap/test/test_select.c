@@ -201,7 +201,7 @@ static int rows_of(const struct bed * b, const char * name) {
 }
 
 static void test_window(void) {
-    test_case("select: a window of ten tokens over micro-batches of four, twice");
+    test_case("select: a window of ten tokens over micro-batches of four, twice, and once through two selections");
     struct bed b;
     bed_make(&b, false);
     b.shm.h->config.start = named("l_out");
@@ -211,12 +211,17 @@ static void test_window(void) {
           rows_of(&b, "l_out-0"), exec_last(&b)->left);
     struct tap_selection window = named("l_out");
     window.window = 10;
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 3; round++) {
+        window.window_of = 0;
         shm_select(&b.shm, &window);
         static const int rows[] = {4, 4, 2, 0, 0};
         static const uint32_t left[] = {6, 2, 0, 0, 0};
         for (int i = 0; i < 5; i++) {
-            bed_run(&b, round == 1 && i == 1);
+            if (round == 2 && (i == 1 || i == 3)) { // such as at another level of events
+                window.window_of = 3;
+                shm_select(&b.shm, &window);
+            }
+            bed_run(&b, round > 0 && i % 2 == 1);
             CHECK(rows_of(&b, "l_out-0") == rows[i] && exec_last(&b)->left == left[i],
                   "round %d, micro-batch %d: %d rows, %u left", round, i,
                   rows_of(&b, "l_out-0"), exec_last(&b)->left);
