@@ -184,8 +184,8 @@ func TestAlerts(t *testing.T) {
 		minute int
 		alerts []string
 	}{{5, []string{"new", "known"}}, {20, nil}, {33, []string{"known"}}, {45, nil}} {
-		text = fmt.Appendf(text, "      - eval_time: %dm\n        expr: count by (run) (ALERTS)\n        exp_samples:\n",
-			at.minute)
+		text = fmt.Appendf(text, "      - eval_time: %dm\n        expr: count by (run) (ALERTS)\n"+
+			"        exp_samples:\n", at.minute)
 		for _, run := range at.alerts {
 			text = fmt.Appendf(text, "          - {labels: '{run=%q}', value: 1}\n", run)
 		}

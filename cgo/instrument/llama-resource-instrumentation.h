@@ -312,7 +312,8 @@ public:
         llama_resource_instr_end_component(instr_, component_type.c_str());
     }
 
-    // log_memory_allocation returns the resource_id, which log_memory_deallocation takes; "" while instrumentation is off.
+    // log_memory_allocation returns the resource_id, which log_memory_deallocation takes; "" while instrumentation is
+    // off.
     std::string log_memory_allocation(const ggml_tensor * tensor, const std::string & component_type) {
         char id[LLAMA_RESOURCE_ID_SIZE];
         llama_resource_instr_log_memory_allocation_id(instr_, tensor, component_type.c_str(), id, sizeof(id));

@@ -90,7 +90,8 @@ var (
 	energyTotal = counter("energy_joules_total",
 		"Energy that a device used in the executions of a phase, or outside of them: its counter, divided by time.",
 		"domain", "phase")
-	captureSize = gauge("capture_bytes", "Bytes of captured tensors on the disk, with the index, which lists every token.")
+	captureSize = gauge("capture_bytes",
+		"Bytes of captured tensors on the disk, with the index, which lists every token.")
 	captureSum  = counter("capture_stored_bytes_total", "Bytes of captured tensors that a run has stored.")
 	packetsSum  = counter("capture_packets_total", "Captured tensors that a run has stored.")
 	packetsLost = counter("capture_packets_lost_total", "Captured tensors that a run has lost.", "cause")

@@ -425,7 +425,8 @@ func TestOtherPrograms(t *testing.T) {
 	s.do(s.Close())
 	for id, want := range map[int64][2]int64{0: {3, 2}, 1: {3, 1}, 2: {4, 3}} {
 		if q := s.got[id]; q.Prompt != want[0] || q.Output != want[1] || q.Drafted != 0 {
-			t.Errorf("request %d: %d tokens of a prompt of %d, %d drafted; want %v", id, q.Output, q.Prompt, q.Drafted, want)
+			t.Errorf("request %d: %d tokens of a prompt of %d, %d drafted; want %v", id, q.Output, q.Prompt, q.Drafted,
+				want)
 		}
 	}
 }

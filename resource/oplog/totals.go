@@ -95,8 +95,8 @@ func (t *totals) close(mono int64, m *memory, rejected int64) {
 		l.Key("lost")
 		l.Append(func(dst []byte) []byte { return appendJSON(dst, stats.Lost) })
 	}
-	t.mark(resource.Measured, "total_memory_mb", "peak_live_bytes", "allocated_bytes", "freed_bytes", "graphs", "tokens",
-		"events")
+	t.mark(resource.Measured, "total_memory_mb", "peak_live_bytes", "allocated_bytes", "freed_bytes", "graphs",
+		"tokens", "events")
 	t.put(resource.Computed)
 	t.begin(resource.KindSessionEnd, mono, noCtx)
 	t.measured("duration_ns", mono-t.start)
