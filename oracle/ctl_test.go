@@ -179,7 +179,11 @@ func TestLevelInWindow(t *testing.T) {
 			func() bool { return ctl(t, l.out, "status").Status.Execs > before+30 })
 	}
 	c := l.terminate(t)
-	wantWindow(t, c, *c.meta.Changes[0].FirstExec, 20)
+	tapped := c.meta.Changes[0]
+	wantWindow(t, c, *tapped.FirstExec, 20)
+	if last := c.packets[len(c.packets)-1].Exec; tapped.DoneExec == nil || *tapped.DoneExec != last {
+		t.Errorf("the tap was done with %v, execution %d is the last one", tapped.DoneExec, last)
+	}
 }
 
 // wantWindow demands l_out of every layer, for n tokens that follow each other, from an execution on.

@@ -111,7 +111,7 @@ func (st *steering) Exec(e *ggmlhooks.Exec) error {
 			st.applied = number
 			st.first(number, e)
 		}
-		if number == st.now.Selection && e.Left != ggmlhooks.NoWindow {
+		if number >= st.wished.WindowOf && e.Left != ggmlhooks.NoWindow { // through each change of level since
 			st.left(e)
 		}
 	}
@@ -128,7 +128,7 @@ func (st *steering) ExecEnd(e ggmlhooks.ExecEnd) error {
 		return nil
 	}
 	// A tap command has its tokens: the last of their executions has ended.
-	if st.last.selection == st.now.Selection {
+	if st.last.selection == st.wished.WindowOf {
 		st.now.State = control.StateDone
 	}
 	st.change(st.last.selection).DoneExec = &e.Number
@@ -165,7 +165,7 @@ func (st *steering) left(e *ggmlhooks.Exec) {
 	left := e.Left
 	st.now.Left = &left
 	if left == 0 && !e.Provisional && st.now.State == control.StateTap {
-		st.last = lastExec{e.Number, st.now.Selection}
+		st.last = lastExec{e.Number, st.wished.WindowOf}
 	}
 }
 
